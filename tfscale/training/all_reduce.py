@@ -1,0 +1,91 @@
+"""How are tensors summed over all replicas, in as few collectives as possible?
+
+The building blocks of the exact step, usable in a custom training loop as well.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+_OPTIONS: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def set_communication_options(strategy: tf.distribute.Strategy, options: Any) -> None:
+    """Remembers how the replicas of `strategy` communicate; `MirroredStrategy` takes options only per call."""
+    _OPTIONS[strategy] = options
+
+
+def replica_id() -> int:
+    """Index of the replica in whose context this is called, among all replicas of the job; known while tracing."""
+    return int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+
+
+def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
+    """Sums each tensor over all replicas, all of them in one collective.
+
+    To be called by every replica, inside `strategy.run`, with the same number of tensors of the same shapes.
+    Floating-point tensors narrower than 32 bits are summed in float32. float64 and integer tensors take one more
+    collective per dtype, and each sparse gradient (`tf.IndexedSlices`) takes three: it is gathered, not summed.
+
+    Args:
+        tensors: Tensors of any shape, `tf.IndexedSlices` or None.
+
+    Returns:
+        The sums in the same order and dtypes; None where None was given.
+
+    Example:
+        >>> import tensorflow as tf, tfscale
+        >>> from tfscale.training.all_reduce import all_reduce_sum
+        >>> strategy = tfscale.make_strategy(devices=1)
+        >>> total, = strategy.run(lambda: all_reduce_sum([tf.constant(3.0)]))
+        >>> float(total)
+        3.0
+    """
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return list(tensors)
+    options = _OPTIONS.get(context.strategy)
+    results: list[Any] = list(tensors)
+    for wire_dtype, indices in _by_wire_dtype(tensors).items():
+        sent = [_cast(tensors[index], wire_dtype) for index in indices]
+        received = context.all_reduce(tf.distribute.ReduceOp.SUM, sent, options)
+        for index, value in zip(indices, received, strict=True):
+            results[index] = _cast(value, tensors[index].dtype)
+    return results
+
+
+def _by_wire_dtype(tensors: Sequence[Any]) -> dict[tf.DType, list[int]]:
+    """Groups positions by the dtype they travel in; one collective carries one dtype."""
+    groups: dict[tf.DType, list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        if tensor is not None:
+            narrow = tensor.dtype.is_floating and tensor.dtype.size < 4
+            groups.setdefault(tf.float32 if narrow else tensor.dtype, []).append(index)
+    return groups
+
+
+def _cast(value: Any, dtype: tf.DType) -> Any:
+    return value if value.dtype == dtype else tf.cast(value, dtype)
+
+
+def global_mean(local_mean: tf.Tensor, num_examples: Any) -> tf.Tensor:
+    """The mean over the examples of all replicas, from each replica's own mean.
+
+    sum_i(n_i * m_i) / sum_i(n_i), where replica i holds n_i examples with mean m_i. A replica without examples
+    contributes nothing, even if its mean is NaN. The gradient of the result is not defined: reduce gradients instead.
+
+    Args:
+        local_mean: This replica's mean, a float tensor of any shape.
+        num_examples: n_i, an integer or float scalar.
+
+    Returns:
+        The mean over all replicas, same shape and dtype; NaN when no replica has an example.
+    """
+    count = tf.cast(num_examples, local_mean.dtype)
+    total = tf.where(count > 0, local_mean * count, tf.zeros_like(local_mean))
+    summed, examples = all_reduce_sum([total, count])
+    return summed / examples

@@ -1,0 +1,154 @@
+"""Which examples does BatchNormalization see?
+
+Synchronised: all of the global batch, as on one replica. Local: each replica its own rows, which keeps the statistics
+those of the reference batch when the global batch grows; the moving averages are then averaged over replicas in the
+collective that reduces the gradients, so that every replica, `evaluate` and a saved file hold the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.errors import ModelError
+from tfscale.training import _tf_private
+from tfscale.training.all_reduce import all_reduce_sum
+
+MODES = ("auto", "local", "synchronized")
+
+Moments = Callable[[Any, Any], tuple[tf.Tensor, tf.Tensor]]
+
+
+def choose_batch_norm(requested: str, *, per_replica_batch: float, reference_batch: float) -> str:
+    """Chooses what BatchNormalization normalises over.
+
+    Statistics should come from as many examples as in the run for which the recipe was tuned.
+
+    Args:
+        requested: `"auto"`, or the user's own choice: `"local"` or `"synchronized"`.
+        per_replica_batch: Examples of one replica in one step.
+        reference_batch: Examples of the batch that the recipe was tuned for.
+
+    Returns:
+        `"local"` or `"synchronized"`.
+
+    Raises:
+        ModelError: When `requested` is none of the three.
+
+    Example:
+        >>> choose_batch_norm("auto", per_replica_batch=64, reference_batch=64)
+        'local'
+        >>> choose_batch_norm("auto", per_replica_batch=16, reference_batch=64)
+        'synchronized'
+    """
+    if requested not in MODES:
+        raise ModelError(
+            f"`batch_norm` must be one of {', '.join(map(repr, MODES))}.\nReceived: batch_norm={requested!r}."
+        )
+    if requested != "auto":
+        return requested
+    return "local" if per_replica_batch >= reference_batch else "synchronized"
+
+
+def batch_norm_layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:
+    """Every BatchNormalization layer of `model`, at any depth."""
+    return [layer for layer in _tf_private.flat_layers(model) if isinstance(layer, keras.layers.BatchNormalization)]
+
+
+def set_batch_norm(model: keras.Model, mode: str) -> None:
+    """Makes the BatchNormalization layers of `model` local or synchronised. Idempotent.
+
+    Args:
+        model: Any Keras model; a layer made with `synchronized=True` stays synchronised in either mode.
+        mode: `"local"` or `"synchronized"`.
+    """
+    for layer in batch_norm_layers(model):
+        synchronised = mode == "synchronized" or layer.synchronized
+        moments = _global_moments(layer) if synchronised else _local_moments(layer)
+        _tf_private.replace_batch_moments(layer, moments)
+
+
+def local_statistics(model: keras.Model, mode: str) -> list[keras.Variable]:
+    """The moving averages that differ between replicas after a step, and are to be averaged."""
+    if mode == "synchronized":
+        return []
+    return [
+        variable
+        for layer in batch_norm_layers(model)
+        if not layer.synchronized and layer.trainable
+        for variable in layer.non_trainable_variables
+    ]
+
+
+def _local_moments(layer: keras.layers.BatchNormalization) -> Moments:
+    def moments(inputs: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        mean, variance = _tf_private.batch_moments(layer)(inputs, mask)
+        if not _in_replica():
+            return mean, variance
+        # A replica without rows has no statistics: it keeps the moving ones, which is to leave them unchanged.
+        is_empty = tf.equal(tf.shape(inputs)[0], 0)
+        unchanged = (tf.cast(layer.moving_mean, mean.dtype), tf.cast(layer.moving_variance, variance.dtype))
+        return tf.where(is_empty, unchanged[0], mean), tf.where(is_empty, unchanged[1], variance)
+
+    return moments
+
+
+def _global_moments(layer: keras.layers.BatchNormalization) -> Moments:
+    def moments(inputs: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        if not _in_replica():
+            return _tf_private.batch_moments(layer)(inputs, mask)
+        return global_moments(inputs, _tf_private.reduction_axes(layer), mask)
+
+    return moments
+
+
+def _in_replica() -> bool:
+    """Whether there are other replicas to agree with; not so on one replica, or while shapes are inferred."""
+    context = tf.distribute.get_replica_context()
+    return context is not None and context.num_replicas_in_sync > 1
+
+
+def global_moments(
+    inputs: tf.Tensor, axes: Sequence[int], mask: tf.Tensor | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean and variance over the rows of all replicas, in one collective forward and one backward.
+
+    With c_i, m_i, v_i the count, mean and (biased) variance of replica i:
+    mean = sum(c_i m_i) / sum(c_i), variance = sum(c_i (v_i + m_i^2)) / sum(c_i) - mean^2. The sums are made in
+    float64, so that the difference keeps float32's precision for means far larger than the deviation.
+
+    Args:
+        inputs: Float tensor; replicas may hold different numbers of rows, or none.
+        axes: Axes to average over.
+        mask: Optional, one rank less than `inputs`; False entries are left out.
+
+    Returns:
+        Mean and variance over `axes`, in the dtype and with the kept axes of `inputs`.
+    """
+    if mask is None:
+        count = tf.cast(tf.reduce_prod(tf.gather(tf.shape(inputs), axes)), inputs.dtype)
+        seen = inputs
+    else:
+        mask = tf.broadcast_to(tf.expand_dims(tf.cast(mask, tf.bool), -1), tf.shape(inputs))
+        count = tf.reduce_sum(tf.cast(mask, inputs.dtype), axes)
+        seen = tf.where(mask, inputs, tf.zeros_like(inputs))
+    mean = tf.math.divide_no_nan(tf.reduce_sum(seen, axes), count)
+    # The sum of squares has no slope in the mean, so its gradient need not pass through it.
+    deviation = inputs - tf.reshape(tf.stop_gradient(mean), _kept_shape(inputs, axes))
+    if mask is not None:
+        deviation = tf.where(mask, deviation, tf.zeros_like(deviation))
+    squares = tf.reduce_sum(tf.square(deviation), axes)
+    count, mean64 = tf.cast(count, tf.float64), tf.cast(mean, tf.float64)
+    second = tf.cast(squares, tf.float64) + count * tf.square(mean64)
+    counts, firsts, seconds = all_reduce_sum([count + tf.zeros_like(mean64), count * mean64, second])
+    global_mean = tf.math.divide_no_nan(firsts, counts)
+    variance = tf.math.divide_no_nan(seconds, counts) - tf.square(global_mean)
+    return tf.cast(global_mean, inputs.dtype), tf.cast(tf.maximum(variance, 0), inputs.dtype)
+
+
+def _kept_shape(inputs: tf.Tensor, axes: Sequence[int]) -> Any:
+    shape = tf.shape(inputs)
+    return [1 if axis in axes else shape[axis] for axis in range(inputs.shape.rank)]

@@ -1,0 +1,152 @@
+"""How do `fit`, `evaluate` and `predict` run the replicas' steps?
+
+Keras asks a model for three functions of an iterator. These run every replica's step, as many steps per call as
+`steps_per_execution` says, in one `tf.function`, and return the logs of the global batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.training import metrics, step
+from tfscale.training.all_reduce import replica_id
+from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, split_global_batch
+
+Logs = dict[str, Any]
+ReplicaStep = Callable[[ReplicaBatch], tuple[list[tf.Tensor], Logs]]
+
+
+class StepRunner:
+    """Runs steps of a prepared model on all replicas of its strategy.
+
+    Args:
+        model: A prepared model, compiled.
+        strategy: Its strategy.
+    """
+
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy):
+        self._model = model
+        self._strategy = strategy
+        self._replicas: LocalReplicas = local_replicas(strategy)
+
+    def logging_function(self, replica_step: ReplicaStep) -> Callable[[Any], Logs]:
+        """A Keras train or test function: takes an iterator, runs `steps_per_execution` steps, returns the logs."""
+
+        @tf.autograph.experimental.do_not_convert
+        def one_step(batch: Any) -> tuple[list[tf.Tensor], Logs]:
+            return self._first_replica(self._strategy.run(self._with_own_part(replica_step), args=(batch,)))
+
+        @tf.autograph.experimental.do_not_convert
+        def steps(iterator: Any) -> Logs:
+            if self._model.steps_per_execution == 1:
+                return self._logs(*one_step(next(iterator)))
+            return self._logs(*self._several_steps(one_step, iterator))
+
+        @tf.autograph.experimental.do_not_convert
+        def on_batch(batch: Any) -> Logs:
+            return self._logs(*one_step(batch))
+
+        if not self._model.run_eagerly:
+            steps = tf.function(steps, reduce_retracing=True)
+            on_batch = tf.function(on_batch, reduce_retracing=True)
+
+        def function(iterator: Any) -> Logs:
+            if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
+                return steps(iterator)
+            # `train_on_batch` and `test_on_batch` hand over a generator of one global batch.
+            for batch in iterator:
+                logs = on_batch(split_global_batch(_as_tensors(batch), self._replicas))
+            return logs
+
+        return function
+
+    def _several_steps(self, one_step: Callable[[Any], Any], iterator: Any) -> tuple[list[tf.Tensor], Logs]:
+        """Up to `steps_per_execution` steps; fewer at the end of the data, which ends the epoch as Keras expects."""
+        outputs = one_step(next(iterator))
+        flat = tf.nest.flatten(outputs)
+
+        def body(index: tf.Tensor, batch: Any, *_: tf.Tensor) -> tuple[Any, ...]:
+            results = tf.nest.flatten(one_step(batch.get_value()))
+            following = tf.cond(index + 1 < steps, iterator.get_next_as_optional, lambda: batch)
+            return (index + 1, following, *results)
+
+        steps = self._model.steps_per_execution
+        loop = tf.while_loop(
+            lambda index, batch, *_: tf.logical_and(index < steps, batch.has_value()),
+            body,
+            (tf.constant(1), iterator.get_next_as_optional(), *flat),
+            parallel_iterations=1,
+        )
+        return tf.nest.pack_sequence_as(outputs, loop[2:])
+
+    def predict_function(self) -> Callable[[Sequence[Any]], Any]:
+        """A Keras predict function: takes a list of batches, returns the predictions of all their rows in order."""
+        several_workers = self._replicas.count < self._replicas.total
+
+        @tf.autograph.experimental.do_not_convert
+        def one_step(batch: Any) -> Any:
+            def replica_step(own: ReplicaBatch) -> Any:
+                outputs = self._model.predict_step(own.data)
+                return tf.nest.map_structure(_gather, outputs) if several_workers else outputs
+
+            outputs = self._strategy.run(self._with_own_part(replica_step), args=(batch,))
+            if several_workers:
+                return self._first_replica(outputs)
+            return tf.nest.map_structure(lambda value: _concat(self._strategy.experimental_local_results(value)), outputs)
+
+        if not self._model.run_eagerly:
+            one_step = tf.function(one_step, reduce_retracing=True)
+
+        def function(batches: Sequence[Any]) -> Any:
+            results = [one_step(self._as_replica_batches(batch)) for batch in batches]
+            return tf.nest.map_structure(lambda *values: _concat(values), *results)
+
+        return function
+
+    def _as_replica_batches(self, batch: Any) -> Any:
+        """What an iterator yields is split already; `predict_on_batch` hands over a whole batch."""
+        if any(isinstance(part, ReplicaBatch) for part in (batch if isinstance(batch, tuple) else (batch,))):
+            return batch
+        return split_global_batch(_as_tensors(batch), self._replicas)
+
+    def _with_own_part(self, replica_step: Callable[[ReplicaBatch], Any]) -> Callable[[Any], Any]:
+        """Picks a replica's own batch, which arrives as one of a tuple, or chosen by TF from a `PerReplica`."""
+
+        def run(batch: Any) -> Any:
+            if not isinstance(batch, ReplicaBatch):
+                batch = batch[replica_id() - self._replicas.first]
+            return replica_step(batch._replace(data=_without_optionals(batch.data)))
+
+        return run
+
+    def _first_replica(self, outputs: Any) -> Any:
+        """All replicas return the same sums."""
+        return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], outputs)
+
+    def _logs(self, states: list[tf.Tensor], other: Logs) -> Logs:
+        return {**metrics.metric_results(self._model, states), **other}
+
+
+def _as_tensors(batch: Any) -> Any:
+    return keras.tree.map_structure(lambda leaf: leaf if leaf is None else tf.convert_to_tensor(leaf), batch)
+
+
+def _without_optionals(data: Any) -> Any:
+    """Keras's data adapters write a missing part of a batch as an optional."""
+    return keras.tree.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)
+
+
+def _gather(value: Any) -> tf.Tensor:
+    return tf.distribute.get_replica_context().all_gather(value, axis=0)
+
+
+def _concat(parts: Sequence[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], tf.SparseTensor):
+        return tf.sparse.concat(axis=0, sp_inputs=list(parts))
+    return tf.concat(list(parts), axis=0)

@@ -1,0 +1,122 @@
+"""What is the loss of the global batch, when each replica sees only its rows?
+
+Each term obeys the convention of `share.py`: the global term is the sum over replicas of `weight_i * term_i`. Means
+over examples obey it as they are. The others are corrected here, each with what it lacks:
+
+=====================================  ==============================================  ====================
+term                                   correction                                      sent for it
+=====================================  ==============================================  ====================
+mean over examples                     none                                            nothing
+mean over unmasked entries             local / global number of unmasked entries       one number per term
+`mean_with_sample_weight`              local / global sum of weights                   one number per term
+`sum`, None, activity regularizers     1 / weight_i                                    nothing
+a loss function that returns a scalar  computed on the gathered batch by every replica labels and predictions
+=====================================  ==============================================  ====================
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.training import _tf_private
+from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.share import Share, current_share
+
+
+class GlobalLoss:
+    """One compiled loss term that obeys the convention of `share.py` inside a replica's step.
+
+    Outside of a step, such as while shapes are inferred, it is the wrapped loss itself.
+
+    Args:
+        loss: The user's loss, as Keras resolved it.
+    """
+
+    def __init__(self, loss: keras.losses.Loss):
+        self.loss = loss
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loss, name)
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Returns the term for this replica's rows; arguments as `keras.losses.Loss.__call__`."""
+        share = current_share()
+        if share is None or share.num_replicas == 1:
+            return self.loss(y_true, y_pred, sample_weight)
+        values = self._values(y_true, y_pred)
+        if values is None or values.shape.rank == 0:
+            return self._on_gathered_batch(y_true, y_pred, sample_weight, share)
+        local = self.loss(y_true, y_pred, sample_weight)
+        if self.loss.reduction in ("sum", "none", None):
+            return tf.math.divide_no_nan(local, share.weight)
+        # Keras has divided by the number of replicas.
+        local = local * share.num_replicas
+        weighted = self.loss.reduction == "mean_with_sample_weight"
+        masked = any(_tf_private.keras_mask(value) is not None for value in (y_pred, values))
+        if not masked and not (weighted and sample_weight is not None):
+            return local
+        denominator = _Count(values)(y_true, y_pred, sample_weight if weighted else None)
+        (total,) = all_reduce_sum([denominator])
+        return local * tf.math.divide_no_nan(denominator, total * share.weight)
+
+    def _values(self, y_true: Any, y_pred: Any) -> tf.Tensor | None:
+        """The loss before its reduction, or None when a user's class reduces in a way of its own."""
+        if type(self.loss).__call__ is not keras.losses.Loss.__call__:
+            return None
+        convert = functools.partial(keras.ops.convert_to_tensor, dtype=self.loss.dtype)
+        y_true, y_pred = keras.tree.map_structure(convert, (y_true, y_pred))
+        return self.loss.call(y_true, y_pred)
+
+    def _on_gathered_batch(self, y_true: Any, y_pred: Any, sample_weight: Any, share: Share) -> tf.Tensor:
+        """Any function of the whole batch: every replica computes it, and keeps the gradient of its own rows."""
+        batch = (y_true, y_pred, sample_weight)
+        value = self.loss(*keras.tree.map_structure(lambda rows: gather_rows(rows, share), batch))
+        gradient_only = value - tf.stop_gradient(value)
+        return tf.stop_gradient(value) + tf.math.divide_no_nan(gradient_only, tf.cast(share.weight, value.dtype))
+
+
+class _Count(keras.losses.Loss):
+    """Adds up masks and weights just as Keras does: the sum of a loss that is 1 everywhere.
+
+    It may be a multiple of what Keras divides by, the same multiple on every replica.
+    """
+
+    def __init__(self, values: tf.Tensor):
+        super().__init__(reduction="sum", dtype=values.dtype.name)
+        self._ones = tf.ones_like(values)
+        _tf_private.copy_keras_mask(values, self._ones)
+
+    def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
+        del y_true, y_pred
+        return self._ones
+
+
+def gather_rows(rows: Any, share: Share) -> Any:
+    """The rows of all replicas in order, with the gradient of this replica's own rows only.
+
+    Args:
+        rows: Tensor `[n_i, ...]`, or None.
+        share: This replica's share.
+
+    Returns:
+        Tensor `[n, ...]`.
+    """
+    if rows is None:
+        return None
+    wire = tf.cast(rows, tf.int32) if rows.dtype == tf.bool else rows
+    gathered = tf.stop_gradient(tf.distribute.get_replica_context().all_gather(wire, axis=0))
+    end = share.first_row + tf.shape(wire, out_type=tf.int64)[0]
+    spliced = tf.concat([gathered[: share.first_row], wire, gathered[end:]], axis=0)
+    return tf.cast(spliced, rows.dtype)
+
+
+def make_losses_global(model: keras.Model) -> None:
+    """Makes every loss term of a built, compiled model obey the convention of `share.py`. Idempotent."""
+    entries = _tf_private.loss_entries(model)
+    for index, entry in enumerate(entries):
+        if not isinstance(entry.loss, GlobalLoss):
+            entries[index] = entry._replace(loss=GlobalLoss(entry.loss))

@@ -1,0 +1,24 @@
+"""What do the logs of a step say, when each replica has counted only its own rows?
+
+Keras keeps one copy of a metric's state per replica, to be added up when it is read. The copies are added in the
+collective that reduces the gradients, and the results are computed from the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+def local_metric_states(model: keras.Model) -> list[tf.Tensor]:
+    """This replica's metric states, in the order of `model.metrics_variables`."""
+    return [tf.convert_to_tensor(variable.value) for variable in model.metrics_variables]
+
+
+def metric_results(model: keras.Model, states: Sequence[tf.Tensor]) -> dict[str, Any]:
+    """The results of the metrics of `model` for the summed `states`; its variables are not read."""
+    with keras.StatelessScope(state_mapping=list(zip(model.metrics_variables, states, strict=True))):
+        return dict(model.get_metrics_result())

@@ -1,0 +1,212 @@
+"""What makes a Keras model exact on N replicas?
+
+`prepare` gives the model object, and only it, methods of `PreparedModel` in the places where Keras leaves room: the
+three step functions, the build from shapes, and thin checks around `fit`, `evaluate` and `predict`. Its class stays
+what it was, and so does everything that is saved.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.errors import DataError, ModelError
+from tfscale.training import _tf_private, step
+from tfscale.training.added_losses import make_added_losses_global
+from tfscale.training.batch_norm import set_batch_norm
+from tfscale.training.functions import StepRunner
+from tfscale.training.inputs import dataset_spec, expect_global_batch, forget_expected_batch, wrong_batch_error
+from tfscale.training.losses import make_losses_global
+from tfscale.training.optimizers import innermost, reduce_gradients_once
+from tfscale.training.randomness import separate_random_streams
+from tfscale.training.strategy import adopt_strategy
+
+
+def prepare(
+    model: keras.Model,
+    *,
+    strategy: tf.distribute.Strategy,
+    global_batch: int | None = None,
+    batch_norm: str = "synchronized",
+) -> keras.Model:
+    """Makes `model` compute on N replicas what it computes on one.
+
+    The same object comes back; its class, layers, weights and files stay what they are. Before or after `compile`,
+    as often as one likes.
+
+    Args:
+        model: Any Keras model, built or not, created under `strategy.scope()`.
+        strategy: From `make_strategy`, or a `MirroredStrategy` or `MultiWorkerMirroredStrategy` of one's own.
+        global_batch: Rows of a full training batch; `fit` refuses others. None takes what comes.
+        batch_norm: `"synchronized"` (as one replica) or `"local"`.
+
+    Returns:
+        `model`.
+
+    Raises:
+        ModelError: When `model` is no Keras model, or was created outside of the strategy's scope.
+        DeviceError: When the strategy is of another kind.
+
+    Example:
+        >>> import keras, tfscale
+        >>> strategy = tfscale.make_strategy(devices=1)
+        >>> with strategy.scope():
+        ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> tfscale.prepare(model, strategy=strategy) is model
+        True
+    """
+    adopt_strategy(strategy)
+    _check_model(model, strategy)
+    PreparedModel(model, strategy, global_batch, batch_norm).install()
+    return model
+
+
+class PreparedModel:
+    """The exact counterparts of the methods that Keras calls on a model.
+
+    Args:
+        model: The model to act for.
+        strategy: Its strategy.
+        global_batch: Rows of a full training batch, or None.
+        batch_norm: `"synchronized"` or `"local"`.
+    """
+
+    def __init__(
+        self, model: keras.Model, strategy: tf.distribute.Strategy, global_batch: int | None, batch_norm: str
+    ):
+        self._model = model
+        self._strategy = strategy
+        self._global_batch = global_batch
+        self._batch_norm = batch_norm
+        self._runner = StepRunner(model, strategy)
+        self._input_spec: Any = None
+
+    def install(self) -> None:
+        """Puts these methods on the model object."""
+        model = self._model
+        for name in ("make_train_function", "make_test_function", "make_predict_function"):
+            setattr(model, name, getattr(self, name))
+        for name in ("fit", "evaluate", "predict"):
+            setattr(model, name, self._checked(name))
+        _tf_private.replace_symbolic_build(model, self.build)
+        # Functions made before belong to the unprepared model.
+        model.train_function = model.test_function = model.predict_function = None
+
+    def make_train_function(self, force: bool = False) -> Callable[[Any], Any]:
+        """As `keras.Model.make_train_function`."""
+        if self._model.train_function is None or force:
+            self._adapt()
+            replica_step = functools.partial(step.train_step, self._model, batch_norm=self._batch_norm)
+            self._model.train_function = self._runner.logging_function(lambda batch: replica_step(batch))
+        return self._model.train_function
+
+    def make_test_function(self, force: bool = False) -> Callable[[Any], Any]:
+        """As `keras.Model.make_test_function`."""
+        if self._model.test_function is None or force:
+            self._adapt()
+            self._model.test_function = self._runner.logging_function(
+                lambda batch: step.test_step(self._model, batch)
+            )
+        return self._model.test_function
+
+    def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
+        """As `keras.Model.make_predict_function`."""
+        if self._model.predict_function is None or force:
+            self._adapt()
+            self._model.predict_function = self._runner.predict_function()
+        return self._model.predict_function
+
+    def build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        """Builds whatever the model still lacks, from the shapes of its data."""
+        spec = data_batch if iterator is None else dataset_spec(_tf_private.distributed_dataset(iterator))
+        self._input_spec = keras.utils.unpack_x_y_sample_weight(spec)[0]
+        with self._strategy.scope():
+            _tf_private.build_from_spec(self._model, spec)
+
+    def _adapt(self) -> None:
+        """Makes every part of the built, compiled model exact. Idempotent, and cheap next to tracing a step."""
+        model = self._model
+        set_batch_norm(model, self._batch_norm)
+        separate_random_streams(model)
+        for optimizer in _optimizers(model):
+            _check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
+            reduce_gradients_once(optimizer)
+        if model.compiled:
+            _check_inside_scope(model.metrics_variables, "metric", "a metric")
+            make_losses_global(model)
+            make_added_losses_global(model, self._input_spec)
+
+    def _checked(self, name: str) -> Callable[..., Any]:
+        """`fit`, `evaluate` or `predict` of the model's class, with the batch size checked or filled in."""
+        method = getattr(type(self._model), name).__get__(self._model)
+        signature = inspect.signature(method)
+
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            arguments = signature.bind(*args, **kwargs)
+            given = arguments.arguments
+            if self._global_batch is None or not {"x", "batch_size"} <= set(signature.parameters):
+                return method(*args, **kwargs)
+            if _are_arrays(given.get("x")):
+                if given.get("batch_size") is None:
+                    given["batch_size"] = self._global_batch
+                elif name == "fit":
+                    _check_batch_size(given["batch_size"], self._global_batch)
+            elif name == "fit":
+                expect_global_batch(self._strategy, self._global_batch)
+            try:
+                return method(*arguments.args, **arguments.kwargs)
+            except tf.errors.InvalidArgumentError as error:
+                raise wrong_batch_error(error, self._global_batch) or error from error
+            finally:
+                forget_expected_batch(self._strategy)
+
+        return call
+
+
+def _optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:
+    """The compiled optimizer, and those that a user's own class holds besides."""
+    held = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
+    return list({id(optimizer): optimizer for optimizer in held}.values())
+
+
+def _are_arrays(x: Any) -> bool:
+    """Whether Keras will batch `x` itself, by `batch_size`."""
+    if isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset):
+        return False
+    leaves = keras.tree.flatten(x)
+    return bool(leaves) and all(leaf is None or hasattr(leaf, "shape") for leaf in leaves)
+
+
+def _check_batch_size(batch_size: int, global_batch: int) -> None:
+    if batch_size != global_batch:
+        raise DataError(
+            f"`batch_size` must be the global batch ({global_batch}); it is filled in when left out.\n"
+            f"Received: batch_size={batch_size}. Leave it out, or make DataParallel with global_batch={batch_size}."
+        )
+
+
+def _check_model(model: Any, strategy: tf.distribute.Strategy) -> None:
+    if not isinstance(model, keras.Model):
+        raise ModelError(f"`prepare` takes a keras.Model.\nReceived: {model!r} of type {type(model).__name__}.")
+    if model.distribute_strategy is not strategy:
+        raise ModelError(
+            "The model must be created under the strategy's scope.\n"
+            f"Received: model {model.name!r}, created outside of it. Build it inside `with dp.scope():`."
+        )
+    _check_inside_scope(model.variables, "model", model.name)
+
+
+def _check_inside_scope(variables: Iterable[keras.Variable], kind: str, name: str) -> None:
+    outside = [variable.path for variable in variables if not _tf_private.is_replicated(variable)]
+    if outside:
+        raise ModelError(
+            f"The {kind} must be created under the strategy's scope.\n"
+            f"Received: {name!r}, whose variable {outside[0]!r} was created outside of it. "
+            f"Create the {kind}, and call compile, inside `with dp.scope():`."
+        )

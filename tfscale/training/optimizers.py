@@ -1,0 +1,131 @@
+"""Where in an update are gradients reduced?
+
+Once, before anything else looks at them. Keras reduces after clipping, decay and accumulation; here the reduced
+gradients enter, and clipping, weight decay, loss scaling, EMA and the update then run on every replica alike.
+
+With gradient accumulation nothing is sent on the micro-steps. Replica i of N adds N times its part of the gradient to
+its own accumulators, and an update reduces their mean: so the accumulated gradient of the global batch is the *mean*
+of the replicas' accumulators at any time, and to make the copies equal, as in a file, is to average them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.training import _tf_private
+from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.share import Share, current_share
+
+_REDUCED = threading.local()
+
+
+@contextlib.contextmanager
+def gradients_reduced() -> Iterator[None]:
+    """Says that the gradients given to `optimizer.apply` in this thread are those of the global batch already."""
+    outer = _are_reduced()
+    _REDUCED.already = True
+    try:
+        yield
+    finally:
+        _REDUCED.already = outer
+
+
+def _are_reduced() -> bool:
+    return getattr(_REDUCED, "already", False) or tf.distribute.get_replica_context() is None
+
+
+def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
+    """Makes `optimizer.apply` reduce gradients over replicas first, and only once. Idempotent.
+
+    Args:
+        optimizer: Any Keras optimizer, `LossScaleOptimizer` included. Its state and config stay as they are.
+    """
+    inner = innermost(optimizer)
+    _tf_private.hook_gradients(inner, lambda gradients: _reduce_unless_reduced(inner, gradients))
+    if accumulates(inner) and inner.use_ema:
+        _tf_private.hook_averages(inner, lambda action: _on_update_step(inner, action))
+    for variable in (*_tf_private.scalar_variables(optimizer), *_tf_private.scalar_variables(inner)):
+        _tf_private.write_locally(variable)
+    apply = type(optimizer).apply.__get__(optimizer)
+    check_finite = getattr(type(optimizer), "check_finite", None)
+
+    def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
+        grads = [_weighted(optimizer, gradient) for gradient in grads]
+        if accumulates(optimizer) or optimizer is inner:
+            return apply(grads, trainable_variables)
+        # Loss scaling looks for infinities first, and must skip a step on all replicas or on none.
+        grads = _reduce_unless_reduced(optimizer, grads)
+        with gradients_reduced():
+            return apply(grads, trainable_variables)
+
+    optimizer.apply = apply_reduced
+    if optimizer is not inner and accumulates(optimizer):
+        # Here the gradients stay local until the update: the replicas agree on one number instead.
+        optimizer.check_finite = lambda grads: _all_agree(check_finite(optimizer, grads))
+
+
+def innermost(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    """The optimizer that updates the weights, inside any `LossScaleOptimizer`."""
+    while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        optimizer = optimizer.inner_optimizer
+    return optimizer
+
+
+def accumulates(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether updates happen only on every k-th step."""
+    return bool(innermost(optimizer).gradient_accumulation_steps)
+
+
+def gradient_weight(optimizer: keras.optimizers.Optimizer, share: Share) -> Any:
+    """By what a replica multiplies the loss of its own rows, or the gradient of it."""
+    return share.weight * share.num_replicas if accumulates(optimizer) else share.weight
+
+
+def _weighted(optimizer: keras.optimizers.Optimizer, gradient: Any) -> Any:
+    """A custom `train_step` gives the gradient of its replica's own mean: it is weighted here."""
+    share = current_share()
+    if share is None or share.num_replicas == 1 or not share.weights_gradients or gradient is None:
+        return gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        values = _weighted(optimizer, gradient.values)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    weight = gradient_weight(optimizer, share)
+    return tf.math.multiply_no_nan(gradient, tf.cast(weight, gradient.dtype))
+
+
+def _reduce_unless_reduced(optimizer: keras.optimizers.Optimizer, gradients: list[Any]) -> list[Any]:
+    if _are_reduced():
+        return gradients
+    reduced = all_reduce_sum(gradients)
+    if not accumulates(optimizer):
+        return reduced
+    num_replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+    return [gradient if gradient is None else gradient / num_replicas for gradient in reduced]
+
+
+def _on_update_step(optimizer: keras.optimizers.Optimizer, action: Callable[[], None]) -> None:
+    """Runs `action` in the last micro-step of an update, or at once outside of a step, as at the end of `fit`."""
+    if tf.distribute.in_cross_replica_context():
+        action()
+        return
+
+    def run() -> tf.Tensor:
+        action()
+        return tf.constant(0)
+
+    steps = optimizer.gradient_accumulation_steps
+    is_update = tf.equal((tf.convert_to_tensor(_tf_private.micro_step_counter(optimizer).value) + 1) % steps, 0)
+    tf.cond(is_update, run, lambda: tf.constant(0))
+
+
+def _all_agree(finite: tf.Tensor) -> tf.Tensor:
+    if tf.distribute.get_replica_context() is None:
+        return finite
+    (failures,) = all_reduce_sum([tf.cast(tf.logical_not(finite), tf.float32)])
+    return tf.equal(failures, 0)

@@ -1,0 +1,75 @@
+"""Which part of the global batch does the replica at hand hold?
+
+Everything exact rests on one convention: *inside a replica, a loss is what the one-replica script would compute from
+this replica's rows alone; the loss of the global batch is the sum over replicas of `weight_i * loss_i`*, with
+`weight_i = n_i / n`. A mean over examples then needs nothing more. A term with another denominator is corrected where
+it arises (`losses.py`) so that the convention holds for it as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfscale.training.all_reduce import all_reduce_sum, replica_id
+
+
+class Share(NamedTuple):
+    """The rows of one replica among those of the global batch. Scalars of the traced step."""
+
+    num_examples: tf.Tensor
+    """n_i, float32; may be 0."""
+    global_examples: tf.Tensor
+    """n, float32."""
+    weight: tf.Tensor | float
+    """n_i / n, float32."""
+    first_row: tf.Tensor
+    """Row of the global batch at which this replica's rows begin, int64."""
+    num_replicas: int
+    weights_gradients: bool = False
+    """Whether the gradients of this step are still those of the unweighted loss, as in a user's `train_step`."""
+
+
+def make_share(num_examples: tf.Tensor, global_examples: tf.Tensor) -> Share:
+    """The share of the replica in whose context this is called, for a batch split by `inputs.split_global_batch`."""
+    replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+    first_row = tf.cast(global_examples, tf.int64) * replica_id() // replicas
+    return _share(num_examples, global_examples, first_row, replicas)
+
+
+def agree_on_share(num_examples: tf.Tensor) -> Share:
+    """As `make_share` when each replica knows its own number of rows only: one collective of N numbers."""
+    replica, replicas = replica_id(), tf.distribute.get_replica_context().num_replicas_in_sync
+    (counts,) = all_reduce_sum([tf.one_hot(replica, replicas) * tf.cast(num_examples, tf.float32)])
+    first_row = tf.cast(tf.reduce_sum(counts[:replica]), tf.int64)
+    return _share(num_examples, tf.reduce_sum(counts), first_row, replicas)
+
+
+def _share(num_examples: tf.Tensor, global_examples: tf.Tensor, first_row: tf.Tensor, replicas: int) -> Share:
+    num_examples = tf.cast(num_examples, tf.float32)
+    global_examples = tf.cast(global_examples, tf.float32)
+    weight = 1.0 if replicas == 1 else num_examples / global_examples
+    return Share(num_examples, global_examples, weight, first_row, replicas)
+
+
+_CURRENT = threading.local()
+
+
+@contextlib.contextmanager
+def in_share(share: Share) -> Iterator[None]:
+    """Makes `share` the current one while this thread traces or runs a replica's step."""
+    outer = current_share()
+    _CURRENT.share = share
+    try:
+        yield
+    finally:
+        _CURRENT.share = outer
+
+
+def current_share() -> Share | None:
+    """The share of the replica being traced or run by this thread, or None outside of a step."""
+    return getattr(_CURRENT, "share", None)

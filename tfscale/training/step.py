@@ -1,0 +1,135 @@
+"""What does one replica do in one step?
+
+The forward and backward pass on its own rows, one reduction, and the same update as every other replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.training import _tf_private, metrics, optimizers
+from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.batch_norm import local_statistics
+from tfscale.training.inputs import ReplicaBatch
+from tfscale.training.share import Share, agree_on_share, in_share, make_share
+
+Logs = dict[str, Any]
+
+
+def train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> tuple[list[tf.Tensor], Logs]:
+    """One update of `model` from this replica's rows; to be called in a replica context.
+
+    Args:
+        model: A prepared model.
+        batch: This replica's rows.
+        batch_norm: `"local"` or `"synchronized"`.
+
+    Returns:
+        The metric states summed over all replicas, and the log entries that no metric accounts for.
+    """
+    share = _share_of(batch)
+    if not has_own_step(model, "train_step"):
+        return _default_train_step(model, batch, share, local_statistics(model, batch_norm)), {}
+    with in_share(share._replace(weights_gradients=True)):
+        logs = model.train_step(batch.data)
+    statistics = local_statistics(model, batch_norm)
+    return _reduce_states(model, share, statistics), _average_logs(model, logs, share)
+
+
+def test_step(model: keras.Model, batch: ReplicaBatch) -> tuple[list[tf.Tensor], Logs]:
+    """Updates the metrics of `model` from this replica's rows; as `train_step` without the update."""
+    share = _share_of(batch)
+    if has_own_step(model, "test_step"):
+        with in_share(share):
+            logs = model.test_step(batch.data)
+        return _reduce_states(model, share, []), _average_logs(model, logs, share)
+    with in_share(share):
+        _forward(model, batch.data, share, training=False)
+    return _reduce_states(model, share, []), {}
+
+
+def has_own_step(model: keras.Model, name: str) -> bool:
+    """Whether the user's class defines `name` itself, so that tfscale runs theirs."""
+    return getattr(type(model), name) is not getattr(keras.Model, name)
+
+
+def _share_of(batch: ReplicaBatch) -> Share:
+    if batch.global_examples is None:
+        return agree_on_share(batch.num_examples)
+    return make_share(batch.num_examples, batch.global_examples)
+
+
+def _default_train_step(
+    model: keras.Model, batch: ReplicaBatch, share: Share, statistics: Sequence[keras.Variable]
+) -> list[tf.Tensor]:
+    """Keras's own `train_step`, with one reduction that carries gradients, metric states and batch statistics."""
+    optimizer = model.optimizer
+    with in_share(share):
+        with tf.GradientTape() as tape:
+            loss = _forward(model, batch.data, share, training=True)
+            scaled = optimizer.scale_loss(loss * tf.cast(optimizers.gradient_weight(optimizer, share), loss.dtype))
+        variables = model.trainable_weights
+        gradients = tape.gradient(scaled, variables)
+        if optimizers.accumulates(optimizer):
+            optimizer.apply(gradients, variables)
+            return _reduce_states(model, share, statistics)
+        states = metrics.local_metric_states(model)
+        shared = [_weighted(variable, share) for variable in statistics]
+        reduced = all_reduce_sum([*gradients, *states, *shared])
+        num_gradients, num_states = len(gradients), len(states)
+        with optimizers.gradients_reduced():
+            optimizer.apply(reduced[:num_gradients], variables)
+        _assign(statistics, reduced[num_gradients + num_states :])
+        return reduced[num_gradients : num_gradients + num_states]
+
+
+def _forward(model: keras.Model, data: Any, share: Share, *, training: bool) -> tf.Tensor:
+    """The loss of this replica's rows by the convention of `share.py`; metrics are updated on the way."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    y_pred = _tf_private.call_model(model, x, training=training)
+    loss = _tf_private.compute_loss(model, x, y, y_pred, sample_weight, training=training)
+    # A mean over no rows is NaN; what it would add to sums over replicas is nothing.
+    loss = tf.where(share.num_examples > 0, loss, tf.zeros_like(loss))
+    _tf_private.loss_tracker(model).update_state(_mean_entry(loss, share), sample_weight=share.num_examples)
+    model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+    return loss
+
+
+def _mean_entry(loss: tf.Tensor, share: Share) -> tf.Tensor:
+    """What Keras logs of a loss: the scalar itself, or the mean of a vector (loss reduction None)."""
+    if loss.shape.rank == 0:
+        return loss
+    own = loss * tf.cast(share.weight, loss.dtype)
+    return tf.math.divide_no_nan(tf.reduce_sum(own), tf.cast(tf.size(own), own.dtype))
+
+
+def _reduce_states(model: keras.Model, share: Share, statistics: Sequence[keras.Variable]) -> list[tf.Tensor]:
+    """Metric states and batch statistics alone: what evaluation, and a user's own `train_step`, still have to send."""
+    states = metrics.local_metric_states(model)
+    reduced = all_reduce_sum([*states, *(_weighted(variable, share) for variable in statistics)])
+    _assign(statistics, reduced[len(states) :])
+    return reduced[: len(states)]
+
+
+def _weighted(variable: keras.Variable, share: Share) -> tf.Tensor:
+    value = tf.convert_to_tensor(variable.value)
+    return value * tf.cast(share.weight, value.dtype)
+
+
+def _assign(variables: Sequence[keras.Variable], values: Sequence[tf.Tensor]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def _average_logs(model: keras.Model, logs: Any, share: Share) -> Logs:
+    """The entries of a user's own step that are not a metric's: averaged over the examples of all replicas."""
+    if not isinstance(logs, dict):
+        return {}
+    known = set(model.get_metrics_result())
+    others = {name: tf.cast(value, tf.float32) for name, value in logs.items() if name not in known}
+    weighted = [tf.math.multiply_no_nan(value, tf.cast(share.weight, value.dtype)) for value in others.values()]
+    return dict(zip(others, all_reduce_sum(weighted), strict=True))

@@ -1,0 +1,194 @@
+"""Which strategy runs the replicas of this process?"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.cluster import ClusterSpec, resolve_cluster
+from tfscale.errors import DeviceError
+from tfscale.training import _tf_private
+from tfscale.training.communication import choose_communication, choose_devices
+from tfscale.training.inputs import distribute_global_batches
+from tfscale.training.versions import check_versions
+
+_log = logging.getLogger(__name__)
+
+
+def simulate_replicas(num_replicas: int) -> None:
+    """Splits this machine's CPU into logical devices, so that N replicas run on a laptop.
+
+    Call it before TensorFlow starts, that is before the first tensor, variable or dataset.
+
+    Args:
+        num_replicas: How many logical CPU devices to make.
+
+    Raises:
+        DeviceError: When `num_replicas` is not a positive integer, or TensorFlow has started already.
+
+    Example:
+        >>> import tfscale
+        >>> tfscale.simulate_replicas(0)
+        Traceback (most recent call last):
+        ...
+        tfscale.errors.DeviceError: `num_replicas` must be a positive integer.
+        Received: num_replicas=0.
+    """
+    if isinstance(num_replicas, bool) or not isinstance(num_replicas, int) or num_replicas < 1:
+        raise DeviceError(
+            f"`num_replicas` must be a positive integer.\nReceived: num_replicas={num_replicas!r}."
+        )
+    cpus = tf.config.list_physical_devices("CPU")
+    configurations = [tf.config.LogicalDeviceConfiguration() for _ in range(num_replicas)]
+    try:
+        tf.config.set_logical_device_configuration(cpus[0], configurations)
+    except RuntimeError as error:
+        started = len(tf.config.list_logical_devices("CPU"))
+        if started == num_replicas:
+            return
+        raise DeviceError(
+            "`simulate_replicas` must be called before TensorFlow starts.\n"
+            f"Received: num_replicas={num_replicas}, but TensorFlow runs with {started} logical CPU(s) already. "
+            "Move the call to the top of the script, before any tensor, variable, model or dataset."
+        ) from error
+
+
+def make_strategy(
+    devices: str | int | Sequence[str] = "auto",
+    *,
+    cluster: ClusterSpec | None = None,
+    communication: str = "auto",
+    bytes_per_pack: int | None = None,
+    timeout_s: float | None = None,
+) -> tf.distribute.Strategy:
+    """Makes the strategy for the devices of this process and the workers of its job.
+
+    The result is TensorFlow's own `MirroredStrategy` or `MultiWorkerMirroredStrategy`, set up so that conditional
+    updates work and a global batch is split over the replicas to the row.
+
+    Args:
+        devices: `"auto"` (every GPU, else every logical CPU), a number, or device names. A job of several workers
+            uses every GPU that its process sees, or one CPU.
+        cluster: Who is in the job; by default `resolve_cluster()`.
+        communication: `"auto"`, `"nccl"` or `"ring"`; see `choose_communication`.
+        bytes_per_pack: Gradients are sent in packs of about this size; None sends one pack.
+        timeout_s: Seconds that a collective waits for its peers before the step fails; None waits for ever.
+
+    Returns:
+        A strategy; `isinstance` of TensorFlow's class holds.
+
+    Raises:
+        DeviceError: When devices are unknown, mixed, or cannot be chosen for a job of several workers.
+        ClusterError: When the environment describes a cluster by halves.
+        VersionError: When tfscale was not tested with the installed Keras or TensorFlow.
+
+    Example:
+        >>> import tfscale
+        >>> strategy = tfscale.make_strategy(devices=1)
+        >>> strategy.num_replicas_in_sync
+        1
+    """
+    check_versions(keras.__version__, tf.__version__, keras.backend.backend())
+    cluster = resolve_cluster() if cluster is None else cluster
+    names = (
+        choose_devices(devices, _logical_devices())
+        if cluster.num_workers == 1
+        else _worker_devices(devices)
+    )
+    choice = choose_communication(
+        [name.split(":")[0] for name in names],
+        num_workers=cluster.num_workers,
+        platform=sys.platform,
+        virtual_gpus=_has_virtual_gpus(),
+        requested=communication,
+    )
+    options = tf.distribute.experimental.CommunicationOptions(
+        bytes_per_pack=bytes_per_pack or 0,
+        timeout_seconds=timeout_s,
+        implementation=_IMPLEMENTATIONS[choice.implementation],
+    )
+    if cluster.num_workers == 1:
+        strategy = tf.distribute.MirroredStrategy(names)
+    else:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(
+            _resolver(cluster), communication_options=options
+        )
+    _log.info(
+        "%d replica(s): %d worker(s) (from %s) with %s; collectives: %s, because %s",
+        strategy.num_replicas_in_sync,
+        cluster.num_workers,
+        cluster.source,
+        ", ".join(names),
+        choice.implementation,
+        choice.reason,
+    )
+    return adopt_strategy(strategy)
+
+
+def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
+    """Sets up a user's own strategy as `make_strategy` does; the same object comes back.
+
+    Args:
+        strategy: A `MirroredStrategy` or `MultiWorkerMirroredStrategy`.
+
+    Raises:
+        DeviceError: For any other strategy, or anything that is no strategy.
+    """
+    supported = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+    if not isinstance(strategy, supported):
+        raise DeviceError(
+            "`strategy` must be a tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy.\n"
+            f"Received: {type(strategy).__name__}. Leave `strategy` out to have the right one made."
+        )
+    if not _tf_private.runs_without_merge_call(strategy):
+        _tf_private.update_without_merge_call(strategy)
+        distribute_global_batches(strategy)
+    return strategy
+
+
+_IMPLEMENTATIONS = {
+    "none": tf.distribute.experimental.CommunicationImplementation.AUTO,
+    "ring": tf.distribute.experimental.CommunicationImplementation.RING,
+    "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
+}
+
+
+def _logical_devices() -> list[str]:
+    return [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices()]
+
+
+def _worker_devices(requested: Any) -> list[str]:
+    """What `MultiWorkerMirroredStrategy` takes: every visible GPU, else one CPU. It offers no choice.
+
+    Physical devices are asked for, because listing logical ones would start TensorFlow before its cluster.
+    """
+    if requested != "auto":
+        raise DeviceError(
+            "With several workers every replica device of the process is used; `devices` cannot choose.\n"
+            f"Received: devices={requested!r}. Leave it out, and restrict a worker's GPUs with CUDA_VISIBLE_DEVICES."
+        )
+    gpus = tf.config.get_visible_devices("GPU")
+    return [f"GPU:{index}" for index in range(len(gpus))] or ["CPU:0"]
+
+
+def _has_virtual_gpus() -> bool:
+    configurations = [
+        tf.config.get_logical_device_configuration(gpu)
+        for gpu in tf.config.get_visible_devices("GPU")
+    ]
+    return any(configuration and len(configuration) > 1 for configuration in configurations)
+
+
+def _resolver(cluster: ClusterSpec) -> tf.distribute.cluster_resolver.ClusterResolver:
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({"worker": list(cluster.workers)}),
+        task_type="worker",
+        task_id=cluster.rank,
+        num_accelerators={"GPU": len(tf.config.get_visible_devices("GPU"))},
+        rpc_layer="grpc",
+    )
