@@ -87,6 +87,10 @@ def copy_keras_mask(source: Any, target: Any) -> None:
         target._keras_mask = keras_mask(source)
 
 
+COMPILED_LOSS_NAMES = ("loss", "_compile_loss")
+"""Attributes under which Keras itself keeps what `compile(loss=...)` was given, which `loss_entries` covers."""
+
+
 def loss_entries(model: keras.Model) -> list[Any]:
     """The built loss terms of a compiled model: a mutable list of (path, loss, loss_weights, name) tuples.
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.training.xla import refuse_collectives_inside_xla
+
 _OPTIONS: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -48,6 +50,7 @@ def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return list(tensors)
+    refuse_collectives_inside_xla()
     options = _OPTIONS.get(context.strategy)
     results: list[Any] = list(tensors)
     for wire_dtype, indices in _by_wire_dtype(tensors).items():

@@ -12,12 +12,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import metrics, step
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, split_global_batch
+from tfscale.training.xla import run_compiled
 
 Logs = dict[str, Any]
-ReplicaStep = Callable[[ReplicaBatch], tuple[list[tf.Tensor], Logs]]
 
 
 class StepRunner:
@@ -33,22 +32,29 @@ class StepRunner:
         self._strategy = strategy
         self._replicas: LocalReplicas = local_replicas(strategy)
 
-    def logging_function(self, replica_step: ReplicaStep) -> Callable[[Any], Logs]:
-        """A Keras train or test function: takes an iterator, runs `steps_per_execution` steps, returns the logs."""
+    def logging_function(
+        self, replica_step: Callable[[ReplicaBatch], Any], make_logs: Callable[[Any], Logs]
+    ) -> Callable[[Any], Logs]:
+        """A Keras train or test function: takes an iterator, runs `steps_per_execution` steps, returns the logs.
+
+        Args:
+            replica_step: One step of one replica; all replicas return the same tensors.
+            make_logs: Makes logs of what the last step returned.
+        """
 
         @tf.autograph.experimental.do_not_convert
-        def one_step(batch: Any) -> tuple[list[tf.Tensor], Logs]:
+        def one_step(batch: Any) -> Any:
             return self._first_replica(self._strategy.run(self._with_own_part(replica_step), args=(batch,)))
 
         @tf.autograph.experimental.do_not_convert
         def steps(iterator: Any) -> Logs:
             if self._model.steps_per_execution == 1:
-                return self._logs(*one_step(next(iterator)))
-            return self._logs(*self._several_steps(one_step, iterator))
+                return make_logs(one_step(next(iterator)))
+            return make_logs(self._several_steps(one_step, iterator))
 
         @tf.autograph.experimental.do_not_convert
         def on_batch(batch: Any) -> Logs:
-            return self._logs(*one_step(batch))
+            return make_logs(one_step(batch))
 
         if not self._model.run_eagerly:
             steps = tf.function(steps, reduce_retracing=True)
@@ -64,21 +70,20 @@ class StepRunner:
 
         return function
 
-    def _several_steps(self, one_step: Callable[[Any], Any], iterator: Any) -> tuple[list[tf.Tensor], Logs]:
+    def _several_steps(self, one_step: Callable[[Any], Any], iterator: Any) -> Any:
         """Up to `steps_per_execution` steps; fewer at the end of the data, which ends the epoch as Keras expects."""
+        steps = self._model.steps_per_execution
         outputs = one_step(next(iterator))
-        flat = tf.nest.flatten(outputs)
 
         def body(index: tf.Tensor, batch: Any, *_: tf.Tensor) -> tuple[Any, ...]:
             results = tf.nest.flatten(one_step(batch.get_value()))
             following = tf.cond(index + 1 < steps, iterator.get_next_as_optional, lambda: batch)
             return (index + 1, following, *results)
 
-        steps = self._model.steps_per_execution
         loop = tf.while_loop(
             lambda index, batch, *_: tf.logical_and(index < steps, batch.has_value()),
             body,
-            (tf.constant(1), iterator.get_next_as_optional(), *flat),
+            (tf.constant(1), iterator.get_next_as_optional(), *tf.nest.flatten(outputs)),
             parallel_iterations=1,
         )
         return tf.nest.pack_sequence_as(outputs, loop[2:])
@@ -90,7 +95,7 @@ class StepRunner:
         @tf.autograph.experimental.do_not_convert
         def one_step(batch: Any) -> Any:
             def replica_step(own: ReplicaBatch) -> Any:
-                outputs = self._model.predict_step(own.data)
+                outputs = run_compiled(self._model, lambda: self._model.predict_step(own.data))
                 return tf.nest.map_structure(_gather, outputs) if several_workers else outputs
 
             outputs = self._strategy.run(self._with_own_part(replica_step), args=(batch,))
@@ -126,9 +131,6 @@ class StepRunner:
     def _first_replica(self, outputs: Any) -> Any:
         """All replicas return the same sums."""
         return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], outputs)
-
-    def _logs(self, states: list[tf.Tensor], other: Logs) -> Logs:
-        return {**metrics.metric_results(self._model, states), **other}
 
 
 def _as_tensors(batch: Any) -> Any:

@@ -16,7 +16,9 @@ a loss function that returns a scalar  computed on the gathered batch by every r
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -25,9 +27,10 @@ import tensorflow as tf
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.share import Share, current_share
+from tfscale.training.xla import refuse_collectives_inside_xla
 
 
-class GlobalLoss:
+class GlobalLoss(keras.losses.Loss):
     """One compiled loss term that obeys the convention of `share.py` inside a replica's step.
 
     Outside of a step, such as while shapes are inferred, it is the wrapped loss itself.
@@ -37,10 +40,12 @@ class GlobalLoss:
     """
 
     def __init__(self, loss: keras.losses.Loss):
+        super().__init__(name=loss.name, reduction=loss.reduction, dtype=loss.dtype)
         self.loss = loss
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loss, name)
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The wrapped loss before its reduction."""
+        return self.loss.call(y_true, y_pred)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Returns the term for this replica's rows; arguments as `keras.losses.Loss.__call__`."""
@@ -107,6 +112,7 @@ def gather_rows(rows: Any, share: Share) -> Any:
     """
     if rows is None:
         return None
+    refuse_collectives_inside_xla()
     wire = tf.cast(rows, tf.int32) if rows.dtype == tf.bool else rows
     gathered = tf.stop_gradient(tf.distribute.get_replica_context().all_gather(wire, axis=0))
     end = share.first_row + tf.shape(wire, out_type=tf.int64)[0]
@@ -120,3 +126,24 @@ def make_losses_global(model: keras.Model) -> None:
     for index, entry in enumerate(entries):
         if not isinstance(entry.loss, GlobalLoss):
             entries[index] = entry._replace(loss=GlobalLoss(entry.loss))
+
+
+@contextlib.contextmanager
+def global_loss_attributes(model: keras.Model) -> Iterator[None]:
+    """Makes the loss objects that a user's class holds as attributes obey the convention while its step is traced.
+
+    A step of the user's own may call `self.loss_fn(y, y_pred)`, which Keras divides by the number of replicas.
+    """
+    own = {
+        (layer, name): value
+        for layer in _tf_private.flat_layers(model)
+        for name, value in vars(layer).items()
+        if isinstance(value, keras.losses.Loss) and name not in _tf_private.COMPILED_LOSS_NAMES
+    }
+    try:
+        for (layer, name), loss in own.items():
+            setattr(layer, name, GlobalLoss(loss))
+        yield
+    finally:
+        for (layer, name), loss in own.items():
+            setattr(layer, name, loss)

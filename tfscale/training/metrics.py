@@ -6,7 +6,8 @@ collective that reduces the gradients, and the results are computed from the sum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -18,7 +19,14 @@ def local_metric_states(model: keras.Model) -> list[tf.Tensor]:
     return [tf.convert_to_tensor(variable.value) for variable in model.metrics_variables]
 
 
-def metric_results(model: keras.Model, states: Sequence[tf.Tensor]) -> dict[str, Any]:
-    """The results of the metrics of `model` for the summed `states`; its variables are not read."""
+@contextlib.contextmanager
+def using_states(model: keras.Model, states: Sequence[tf.Tensor]) -> Iterator[None]:
+    """Makes the metrics of `model` compute their results from `states`; their variables are not read."""
     with keras.StatelessScope(state_mapping=list(zip(model.metrics_variables, states, strict=True))):
+        yield
+
+
+def metric_results(model: keras.Model, states: Sequence[tf.Tensor]) -> dict[str, Any]:
+    """The results of all metrics of `model`, by the names that Keras logs them under."""
+    with using_states(model, states):
         return dict(model.get_metrics_result())

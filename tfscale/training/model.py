@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import DataError, ModelError
-from tfscale.training import _tf_private, step
+from tfscale.training import _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import set_batch_norm
 from tfscale.training.functions import StepRunner
@@ -101,17 +101,18 @@ class PreparedModel:
         """As `keras.Model.make_train_function`."""
         if self._model.train_function is None or force:
             self._adapt()
-            replica_step = functools.partial(step.train_step, self._model, batch_norm=self._batch_norm)
-            self._model.train_function = self._runner.logging_function(lambda batch: replica_step(batch))
+            run, make_logs = self._step("train_step", step.train_step, step.own_train_step)
+            self._model.train_function = self._runner.logging_function(
+                lambda batch: run(self._model, batch, self._batch_norm), make_logs
+            )
         return self._model.train_function
 
     def make_test_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_test_function`."""
         if self._model.test_function is None or force:
             self._adapt()
-            self._model.test_function = self._runner.logging_function(
-                lambda batch: step.test_step(self._model, batch)
-            )
+            run, make_logs = self._step("test_step", step.test_step, step.own_test_step)
+            self._model.test_function = self._runner.logging_function(lambda batch: run(self._model, batch), make_logs)
         return self._model.test_function
 
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -127,6 +128,12 @@ class PreparedModel:
         self._input_spec = keras.utils.unpack_x_y_sample_weight(spec)[0]
         with self._strategy.scope():
             _tf_private.build_from_spec(self._model, spec)
+
+    def _step(self, name: str, default: Callable[..., Any], own: Callable[..., Any]) -> tuple[Callable[..., Any], Any]:
+        """The replica's step for this model's class, and how logs are made of what it returns."""
+        if step.has_own_step(self._model, name):
+            return own, dict
+        return default, functools.partial(metrics.metric_results, self._model)
 
     def _adapt(self) -> None:
         """Makes every part of the built, compiled model exact. Idempotent, and cheap next to tracing a step."""

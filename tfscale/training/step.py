@@ -15,41 +15,52 @@ from tfscale.training import _tf_private, metrics, optimizers
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.batch_norm import local_statistics
 from tfscale.training.inputs import ReplicaBatch
+from tfscale.training.losses import global_loss_attributes
 from tfscale.training.share import Share, agree_on_share, in_share, make_share
+from tfscale.training.xla import run_compiled
 
 Logs = dict[str, Any]
 
 
-def train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> tuple[list[tf.Tensor], Logs]:
+def train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> list[tf.Tensor]:
     """One update of `model` from this replica's rows; to be called in a replica context.
 
     Args:
-        model: A prepared model.
+        model: A prepared model with Keras's own `train_step`.
         batch: This replica's rows.
         batch_norm: `"local"` or `"synchronized"`.
 
     Returns:
-        The metric states summed over all replicas, and the log entries that no metric accounts for.
+        The metric states summed over all replicas; `metrics.metric_results` makes logs of them.
     """
-    share = _share_of(batch)
-    if not has_own_step(model, "train_step"):
-        return _default_train_step(model, batch, share, local_statistics(model, batch_norm)), {}
-    with in_share(share._replace(weights_gradients=True)):
-        logs = model.train_step(batch.data)
-    statistics = local_statistics(model, batch_norm)
-    return _reduce_states(model, share, statistics), _average_logs(model, logs, share)
+    return _default_train_step(model, batch, _share_of(batch), local_statistics(model, batch_norm))
 
 
-def test_step(model: keras.Model, batch: ReplicaBatch) -> tuple[list[tf.Tensor], Logs]:
+def test_step(model: keras.Model, batch: ReplicaBatch) -> list[tf.Tensor]:
     """Updates the metrics of `model` from this replica's rows; as `train_step` without the update."""
     share = _share_of(batch)
-    if has_own_step(model, "test_step"):
-        with in_share(share):
-            logs = model.test_step(batch.data)
-        return _reduce_states(model, share, []), _average_logs(model, logs, share)
     with in_share(share):
-        _forward(model, batch.data, share, training=False)
-    return _reduce_states(model, share, []), {}
+        run_compiled(model, lambda: _forward(model, batch.data, share, training=False))
+    return _reduce_states(model, share, [])
+
+
+def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> Logs:
+    """As `train_step` for a class that defines its own: runs that, and returns its logs for the global batch.
+
+    Gradients are weighted and reduced where the user's step hands them to an optimizer.
+    """
+    share = _share_of(batch)
+    with in_share(share._replace(weights_gradients=True)), global_loss_attributes(model):
+        logs = model.train_step(batch.data)
+    return _global_logs(model, logs, share, local_statistics(model, batch_norm))
+
+
+def own_test_step(model: keras.Model, batch: ReplicaBatch) -> Logs:
+    """As `test_step` for a class that defines its own."""
+    share = _share_of(batch)
+    with in_share(share), global_loss_attributes(model):
+        logs = model.test_step(batch.data)
+    return _global_logs(model, logs, share, [])
 
 
 def has_own_step(model: keras.Model, name: str) -> bool:
@@ -68,12 +79,16 @@ def _default_train_step(
 ) -> list[tf.Tensor]:
     """Keras's own `train_step`, with one reduction that carries gradients, metric states and batch statistics."""
     optimizer = model.optimizer
-    with in_share(share):
+    variables = model.trainable_weights
+
+    def forward_and_backward() -> list[Any]:
         with tf.GradientTape() as tape:
             loss = _forward(model, batch.data, share, training=True)
             scaled = optimizer.scale_loss(loss * tf.cast(optimizers.gradient_weight(optimizer, share), loss.dtype))
-        variables = model.trainable_weights
-        gradients = tape.gradient(scaled, variables)
+        return tape.gradient(scaled, variables)
+
+    with in_share(share):
+        gradients = run_compiled(model, forward_and_backward)
         if optimizers.accumulates(optimizer):
             optimizer.apply(gradients, variables)
             return _reduce_states(model, share, statistics)
@@ -125,11 +140,13 @@ def _assign(variables: Sequence[keras.Variable], values: Sequence[tf.Tensor]) ->
         variable.assign(value)
 
 
-def _average_logs(model: keras.Model, logs: Any, share: Share) -> Logs:
-    """The entries of a user's own step that are not a metric's: averaged over the examples of all replicas."""
-    if not isinstance(logs, dict):
-        return {}
-    known = set(model.get_metrics_result())
-    others = {name: tf.cast(value, tf.float32) for name, value in logs.items() if name not in known}
-    weighted = [tf.math.multiply_no_nan(value, tf.cast(share.weight, value.dtype)) for value in others.values()]
-    return dict(zip(others, all_reduce_sum(weighted), strict=True))
+def _global_logs(model: keras.Model, logs: Any, share: Share, statistics: Sequence[keras.Variable]) -> Logs:
+    """Metrics from their states over all replicas, anything else averaged over all examples."""
+    states = _reduce_states(model, share, statistics)
+    with metrics.using_states(model, states):
+        results = {metric.name: metric.result() for metric in model.metrics} | model.get_metrics_result()
+    logs = dict(logs)
+    others = {name: value for name, value in logs.items() if name not in results}
+    flat = [tf.cast(value, tf.float32) for value in tf.nest.flatten(others)]
+    averaged = all_reduce_sum([tf.math.multiply_no_nan(value, share.weight) for value in flat])
+    return logs | {name: results[name] for name in logs if name in results} | tf.nest.pack_sequence_as(others, averaged)

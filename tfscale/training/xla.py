@@ -1,0 +1,60 @@
+"""Which part of a step does XLA compile?
+
+What a replica computes by itself: the forward and backward pass. Collectives stay outside, because XLA cannot run them
+on every platform, and so does the update. A pass that must communicate half-way (synchronised BatchNormalization, a
+loss with a denominator of its own) is left to TensorFlow as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+_log = logging.getLogger(__name__)
+_COMPILING = threading.local()
+
+
+class CollectiveInsideXla(Exception):
+    """A collective was about to be traced into a function that XLA compiles."""
+
+
+def refuse_collectives_inside_xla() -> None:
+    """Raises `CollectiveInsideXla` when called while tracing for XLA."""
+    if getattr(_COMPILING, "now", False):
+        raise CollectiveInsideXla
+
+
+def run_compiled(model: keras.Model, function: Callable[[], Any]) -> Any:
+    """Returns `function()`, compiled by XLA when the model was compiled with `jit_compile=True` and that is possible.
+
+    Args:
+        model: Decides by its `jit_compile`.
+        function: Computes tensors of this replica alone. Tensors and variables around it may be used freely.
+    """
+    if not model.jit_compile or tf.executing_eagerly():
+        return function()
+    try:
+        with _compiling():
+            return tf.function(function, jit_compile=True, autograph=False)()
+    except CollectiveInsideXla:
+        _log.warning(
+            "Model %r runs without XLA: its forward pass communicates between replicas (synchronised "
+            "BatchNormalization, or a loss with a mask or weights of its own). jit_compile=False silences this.",
+            model.name,
+        )
+        return function()
+
+
+@contextlib.contextmanager
+def _compiling() -> Iterator[None]:
+    _COMPILING.now = True
+    try:
+        yield
+    finally:
+        _COMPILING.now = False
