@@ -112,9 +112,7 @@ class DataParallel:
 
     def prepare(self, model: keras.Model) -> keras.Model:
         """Makes `model` exact on these replicas; see `tfscale.prepare`. The same object comes back."""
-        return prepare(
-            model, strategy=self._strategy, global_batch=self._global_batch, batch_norm=self._batch_norm
-        )
+        return prepare(model, strategy=self._strategy, global_batch=self._global_batch, batch_norm=self._batch_norm)
 
 
 def _check_batches(per_replica_batch: Any, global_batch: Any) -> None:

@@ -138,7 +138,7 @@ def compute_loss(model: keras.Model, x: Any, y: Any, y_pred: Any, sample_weight:
     return model._compute_loss(x, y, y_pred, sample_weight, training=training)
 
 
-def loss_tracker(model: keras.Model) -> keras.metrics.Metric | None:
+def loss_tracker(model: keras.Model) -> keras.metrics.Metric:
     """The `Mean` behind the log entry "loss" of a compiled model.
 
     Why: `model.metrics` lists it first, but only by convention.
@@ -151,9 +151,7 @@ def batch_moments(layer: keras.layers.BatchNormalization) -> Callable[[Any, Any]
     return type(layer)._moments.__get__(layer)
 
 
-def replace_batch_moments(
-    layer: keras.layers.BatchNormalization, moments: Callable[[Any, Any], Any]
-) -> None:
+def replace_batch_moments(layer: keras.layers.BatchNormalization, moments: Callable[[Any, Any], Any]) -> None:
     """Computes the batch statistics of one BatchNormalization layer with `moments(inputs, mask)`.
 
     Why: everything else in the layer (moving averages, renorm, dtypes) is right as it is.
@@ -216,9 +214,7 @@ def replace_symbolic_build(model: keras.Model, build: Callable[..., None]) -> No
     model._maybe_symbolic_build = build
 
 
-def hook_gradients(
-    optimizer: keras.optimizers.Optimizer, before_clipping: Callable[[list[Any]], list[Any]]
-) -> None:
+def hook_gradients(optimizer: keras.optimizers.Optimizer, before_clipping: Callable[[list[Any]], list[Any]]) -> None:
     """Runs `before_clipping(gradients)` once per update, and switches off Keras's own, later, reduction.
 
     Why: Keras clips before it reduces. `_clip_gradients` is the first thing it does with the gradients of an
@@ -230,9 +226,7 @@ def hook_gradients(
     optimizer._all_reduce_sum_gradients = list
 
 
-def hook_averages(
-    optimizer: keras.optimizers.Optimizer, when: Callable[[Callable[[], None]], None]
-) -> None:
+def hook_averages(optimizer: keras.optimizers.Optimizer, when: Callable[[Callable[[], None]], None]) -> None:
     """Moves and copies back the EMA of the weights only where `when(action)` runs the action.
 
     Why: with gradient accumulation Keras moves the average on every micro-step, though the weights did not move.
@@ -240,17 +234,32 @@ def hook_averages(
     """
     move = type(optimizer)._update_model_variables_moving_average.__get__(optimizer)
     copy = type(optimizer)._overwrite_model_variables_with_average_value.__get__(optimizer)
-    optimizer._update_model_variables_moving_average = lambda variables: when(
-        lambda: move(variables)
-    )
-    optimizer._overwrite_model_variables_with_average_value = lambda variables: when(
-        lambda: copy(variables)
-    )
+    optimizer._update_model_variables_moving_average = lambda variables: when(lambda: move(variables))
+    optimizer._overwrite_model_variables_with_average_value = lambda variables: when(lambda: copy(variables))
 
 
 def micro_step_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     """The variable that counts calls of `apply`: micro-steps, where the public `iterations` counts updates."""
     return optimizer._iterations
+
+
+def gradient_accumulators(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
+    """The sums of gradients since the last update; empty without accumulation, or before the optimizer is built.
+
+    Why: they are among the public `variables`, but cannot be told apart from momenta there.
+    Breaks first: tests/training/test_contract.py, the row accumulation.
+    """
+    held = getattr(optimizer, "_accumulated_gradients", [])
+    return [variable for variable in held if variable is not None]
+
+
+def replace_auto_jit_compile(model: keras.Model, decide: Callable[[], bool]) -> None:
+    """Lets `decide()` answer what `compile(jit_compile="auto")` means for `model`.
+
+    Why: Keras switches XLA off without a word when a model was created under a strategy.
+    Breaks first: tests/training/test_xla.py::auto.
+    """
+    model._resolve_auto_jit_compile = decide
 
 
 def scalar_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:

@@ -62,9 +62,7 @@ def choose_communication(
         )
     obstacle = _nccl_obstacle(device_types, platform, virtual_gpus)
     if requested == "nccl" and obstacle:
-        raise DeviceError(
-            f'NCCL cannot be used: {obstacle}.\nReceived: communication=\'nccl\'. Use "auto" or "ring".'
-        )
+        raise DeviceError(f'NCCL cannot be used: {obstacle}.\nReceived: communication=\'nccl\'. Use "auto" or "ring".')
     if num_workers * len(device_types) == 1:
         return Communication("none", "a single replica has nothing to reduce")
     if requested != "auto":
@@ -116,11 +114,9 @@ def choose_devices(requested: str | int | Sequence[str], available: Sequence[str
                 f"tfscale.simulate_replicas({requested}) first."
             )
         return usable[:requested]
-    names = [requested] if isinstance(requested, str) else list(requested)
+    names = [requested] if isinstance(requested, str | int) else list(requested)
     resolved = [_canonical(name) for name in names]
-    unknown = [
-        name for name, device in zip(names, resolved, strict=True) if device not in available
-    ]
+    unknown = [name for name, device in zip(names, resolved, strict=True) if device not in available]
     if unknown or not names or len(set(resolved)) != len(resolved):
         problem = f"unknown: {unknown}" if unknown else "empty" if not names else "repeated"
         raise DeviceError(

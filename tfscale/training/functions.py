@@ -90,7 +90,7 @@ class StepRunner:
 
     def predict_function(self) -> Callable[[Sequence[Any]], Any]:
         """A Keras predict function: takes a list of batches, returns the predictions of all their rows in order."""
-        several_workers = self._replicas.count < self._replicas.total
+        several_workers = self._replicas.here < self._replicas.total
 
         @tf.autograph.experimental.do_not_convert
         def one_step(batch: Any) -> Any:
@@ -101,7 +101,9 @@ class StepRunner:
             outputs = self._strategy.run(self._with_own_part(replica_step), args=(batch,))
             if several_workers:
                 return self._first_replica(outputs)
-            return tf.nest.map_structure(lambda value: _concat(self._strategy.experimental_local_results(value)), outputs)
+            return tf.nest.map_structure(
+                lambda value: _concat(self._strategy.experimental_local_results(value)), outputs
+            )
 
         if not self._model.run_eagerly:
             one_step = tf.function(one_step, reduce_retracing=True)

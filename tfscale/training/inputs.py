@@ -34,19 +34,22 @@ class LocalReplicas(NamedTuple):
     """The replicas that live in this process."""
 
     first: int
-    count: int
+    """Global id of the first of them."""
+    here: int
+    """How many live in this process."""
     total: int
+    """Replicas of the whole job."""
 
     @property
     def ids(self) -> range:
         """Global replica ids, in order."""
-        return range(self.first, self.first + self.count)
+        return range(self.first, self.first + self.here)
 
 
 def local_replicas(strategy: tf.distribute.Strategy) -> LocalReplicas:
     """Which of the job's replicas live in this process."""
-    count = len(strategy.extended.worker_devices)
-    return LocalReplicas(worker_rank(strategy) * count, count, strategy.num_replicas_in_sync)
+    here = len(strategy.extended.worker_devices)
+    return LocalReplicas(worker_rank(strategy) * here, here, strategy.num_replicas_in_sync)
 
 
 def worker_rank(strategy: tf.distribute.Strategy) -> int:
@@ -74,9 +77,7 @@ def split_global_batch(data: Any, replicas: LocalReplicas) -> tuple[ReplicaBatch
     """
     leaves = [leaf for leaf in tf.nest.flatten(data) if _has_rows(leaf)]
     if not leaves:
-        raise DataError(
-            "A batch must hold at least one tensor with a batch dimension.\nReceived: only scalars."
-        )
+        raise DataError("A batch must hold at least one tensor with a batch dimension.\nReceived: only scalars.")
     rows = _num_rows(leaves[0])
     batches = []
     for replica in replicas.ids:
@@ -126,11 +127,7 @@ class GlobalBatches(tf.distribute.DistributedDataset):
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         self._dataset = (
-            dataset.map(
-                lambda *element: split_global_batch(
-                    element if is_tuple else element[0], self._replicas
-                )
-            )
+            dataset.map(lambda *element: split_global_batch(element if is_tuple else element[0], self._replicas))
             .prefetch(tf.data.AUTOTUNE)
             .with_options(options)
         )
@@ -147,11 +144,7 @@ class GlobalBatches(tf.distribute.DistributedDataset):
     def __iter__(self) -> Iterator[Any]:
         """Starts again from the first batch."""
         if on_gpus(self._strategy):
-            return iter(
-                self._strategy.distribute_datasets_from_function(
-                    lambda _: self._one_replica_after_another()
-                )
-            )
+            return iter(self._strategy.distribute_datasets_from_function(lambda _: self._one_replica_after_another()))
         return iter(self._dataset)
 
     def _one_replica_after_another(self) -> tf.data.Dataset:
@@ -223,21 +216,15 @@ def _checked(dataset: tf.data.Dataset, global_batch: int | None) -> tf.data.Data
 
     def check(first: tf.Tensor, *element: Any) -> tuple[tf.Tensor, Any]:
         data = element if isinstance(dataset.element_spec, tuple) else element[0]
-        rows = tf.cast(
-            _num_rows(next(leaf for leaf in tf.nest.flatten(data) if _has_rows(leaf))), tf.int64
-        )
+        rows = tf.cast(_num_rows(next(leaf for leaf in tf.nest.flatten(data) if _has_rows(leaf))), tf.int64)
         is_first = first < 0
         first = tf.where(is_first, rows, first)
         full = tf.equal(first, global_batch) | (is_first & may_be_alone)
-        assertion = tf.debugging.Assert(
-            full & (rows <= global_batch), [_WRONG_BATCH, tf.maximum(rows, first)]
-        )
+        assertion = tf.debugging.Assert(full & (rows <= global_batch), [_WRONG_BATCH, tf.maximum(rows, first)])
         with tf.control_dependencies([assertion]):
             return tf.identity(first), data
 
-    return dataset.scan(
-        tf.constant(-1, tf.int64), lambda first, element: check(first, *_as_arguments(element))
-    )
+    return dataset.scan(tf.constant(-1, tf.int64), lambda first, element: check(first, *_as_arguments(element)))
 
 
 def _as_arguments(element: Any) -> tuple[Any, ...]:

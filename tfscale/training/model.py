@@ -22,9 +22,10 @@ from tfscale.training.batch_norm import set_batch_norm
 from tfscale.training.functions import StepRunner
 from tfscale.training.inputs import dataset_spec, expect_global_batch, forget_expected_batch, wrong_batch_error
 from tfscale.training.losses import make_losses_global
-from tfscale.training.optimizers import innermost, reduce_gradients_once
+from tfscale.training.optimizers import accumulates, average_accumulators, innermost, reduce_gradients_once
 from tfscale.training.randomness import separate_random_streams
 from tfscale.training.strategy import adopt_strategy
+from tfscale.training.xla import would_compile
 
 
 def prepare(
@@ -76,9 +77,7 @@ class PreparedModel:
         batch_norm: `"synchronized"` or `"local"`.
     """
 
-    def __init__(
-        self, model: keras.Model, strategy: tf.distribute.Strategy, global_batch: int | None, batch_norm: str
-    ):
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, global_batch: int | None, batch_norm: str):
         self._model = model
         self._strategy = strategy
         self._global_batch = global_batch
@@ -94,6 +93,7 @@ class PreparedModel:
         for name in ("fit", "evaluate", "predict"):
             setattr(model, name, self._checked(name))
         _tf_private.replace_symbolic_build(model, self.build)
+        _tf_private.replace_auto_jit_compile(model, self._would_compile)
         # Functions made before belong to the unprepared model.
         model.train_function = model.test_function = model.predict_function = None
 
@@ -129,6 +129,21 @@ class PreparedModel:
         with self._strategy.scope():
             _tf_private.build_from_spec(self._model, spec)
 
+    def _with_settling(self, callbacks: Any) -> Any:
+        """The user's callbacks, after the one that makes state equal on all replicas for them to save."""
+        optimizer = self._model.optimizer
+        if self._strategy.num_replicas_in_sync == 1 or not (optimizer and accumulates(optimizer)):
+            return callbacks
+        settle = _AverageAccumulators(self._strategy)
+        if isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks.append(settle)
+            return callbacks
+        return [settle, *(callbacks if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else [])]
+
+    def _would_compile(self) -> bool:
+        kinds = [device.device_type for device in tf.config.list_physical_devices()]
+        return would_compile(_tf_private.flat_layers(self._model), kinds)
+
     def _step(self, name: str, default: Callable[..., Any], own: Callable[..., Any]) -> tuple[Callable[..., Any], Any]:
         """The replica's step for this model's class, and how logs are made of what it returns."""
         if step.has_own_step(self._model, name):
@@ -159,6 +174,8 @@ class PreparedModel:
             given = arguments.arguments
             if self._global_batch is None or not {"x", "batch_size"} <= set(signature.parameters):
                 return method(*args, **kwargs)
+            if name == "fit":
+                given["callbacks"] = self._with_settling(given.get("callbacks"))
             if _are_arrays(given.get("x")):
                 if given.get("batch_size") is None:
                     given["batch_size"] = self._global_batch
@@ -174,6 +191,22 @@ class PreparedModel:
                 forget_expected_batch(self._strategy)
 
         return call
+
+
+class _AverageAccumulators(keras.callbacks.Callback):
+    """Makes the accumulated gradients of an unfinished update equal on all replicas, before an epoch is saved.
+
+    Once per epoch, because it sends as much as an update.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy):
+        super().__init__()
+        self._strategy = strategy
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        del epoch, logs
+        average = functools.partial(average_accumulators, self.model.optimizer)
+        tf.function(lambda: self._strategy.run(average), autograph=False)()
 
 
 def _optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfscale.cluster import ClusterSpec, resolve_cluster
 from tfscale.errors import DeviceError
 from tfscale.training import _tf_private
+from tfscale.training.all_reduce import set_communication_options
 from tfscale.training.communication import choose_communication, choose_devices
 from tfscale.training.inputs import distribute_global_batches
 from tfscale.training.versions import check_versions
@@ -40,9 +41,7 @@ def simulate_replicas(num_replicas: int) -> None:
         Received: num_replicas=0.
     """
     if isinstance(num_replicas, bool) or not isinstance(num_replicas, int) or num_replicas < 1:
-        raise DeviceError(
-            f"`num_replicas` must be a positive integer.\nReceived: num_replicas={num_replicas!r}."
-        )
+        raise DeviceError(f"`num_replicas` must be a positive integer.\nReceived: num_replicas={num_replicas!r}.")
     cpus = tf.config.list_physical_devices("CPU")
     configurations = [tf.config.LogicalDeviceConfiguration() for _ in range(num_replicas)]
     try:
@@ -95,11 +94,7 @@ def make_strategy(
     """
     check_versions(keras.__version__, tf.__version__, keras.backend.backend())
     cluster = resolve_cluster() if cluster is None else cluster
-    names = (
-        choose_devices(devices, _logical_devices())
-        if cluster.num_workers == 1
-        else _worker_devices(devices)
-    )
+    names = choose_devices(devices, _logical_devices()) if cluster.num_workers == 1 else _worker_devices(devices)
     choice = choose_communication(
         [name.split(":")[0] for name in names],
         num_workers=cluster.num_workers,
@@ -114,10 +109,9 @@ def make_strategy(
     )
     if cluster.num_workers == 1:
         strategy = tf.distribute.MirroredStrategy(names)
+        set_communication_options(strategy, options)
     else:
-        strategy = tf.distribute.MultiWorkerMirroredStrategy(
-            _resolver(cluster), communication_options=options
-        )
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(cluster), communication_options=options)
     _log.info(
         "%d replica(s): %d worker(s) (from %s) with %s; collectives: %s, because %s",
         strategy.num_replicas_in_sync,
@@ -177,10 +171,7 @@ def _worker_devices(requested: Any) -> list[str]:
 
 
 def _has_virtual_gpus() -> bool:
-    configurations = [
-        tf.config.get_logical_device_configuration(gpu)
-        for gpu in tf.config.get_visible_devices("GPU")
-    ]
+    configurations = [tf.config.get_logical_device_configuration(gpu) for gpu in tf.config.get_visible_devices("GPU")]
     return any(configuration and len(configuration) > 1 for configuration in configurations)
 
 

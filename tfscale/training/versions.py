@@ -36,7 +36,8 @@ def check_versions(keras_version: str, tensorflow_version: str, backend: str) ->
         Traceback (most recent call last):
         ...
         tfscale.errors.VersionError: tfscale needs Keras 3.14 to 3.15 on TensorFlow 2.20 to 2.21.
-        Received: Keras 3.2.0, TensorFlow 2.21.0. Install tested releases: pip install "keras~=3.15.0" "tensorflow~=2.21.0".
+        Received: Keras 3.2.0, TensorFlow 2.21.0. Install tested releases:
+        pip install "keras~=3.15.0" "tensorflow~=2.21.0"
     """
     if backend != "tensorflow":
         raise VersionError(
@@ -46,8 +47,8 @@ def check_versions(keras_version: str, tensorflow_version: str, backend: str) ->
     if not (_supports(KERAS, keras_version) and _supports(TENSORFLOW, tensorflow_version)):
         raise VersionError(
             f"tfscale needs {_range(KERAS)} on {_range(TENSORFLOW)}.\n"
-            f"Received: Keras {keras_version}, TensorFlow {tensorflow_version}. Install tested releases: "
-            f'pip install "keras~={_dotted(KERAS.newest)}.0" "tensorflow~={_dotted(TENSORFLOW.newest)}.0".'
+            f"Received: Keras {keras_version}, TensorFlow {tensorflow_version}. Install tested releases:\n"
+            f'pip install "keras~={_dotted(KERAS.newest)}.0" "tensorflow~={_dotted(TENSORFLOW.newest)}.0"'
         )
 
 

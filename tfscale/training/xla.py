@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -20,14 +20,14 @@ _log = logging.getLogger(__name__)
 _COMPILING = threading.local()
 
 
-class CollectiveInsideXla(Exception):
+class CollectiveInsideXlaError(Exception):
     """A collective was about to be traced into a function that XLA compiles."""
 
 
 def refuse_collectives_inside_xla() -> None:
-    """Raises `CollectiveInsideXla` when called while tracing for XLA."""
+    """Raises `CollectiveInsideXlaError` when called while tracing for XLA."""
     if getattr(_COMPILING, "now", False):
-        raise CollectiveInsideXla
+        raise CollectiveInsideXlaError
 
 
 def run_compiled(model: keras.Model, function: Callable[[], Any]) -> Any:
@@ -42,13 +42,26 @@ def run_compiled(model: keras.Model, function: Callable[[], Any]) -> Any:
     try:
         with _compiling():
             return tf.function(function, jit_compile=True, autograph=False)()
-    except CollectiveInsideXla:
+    except CollectiveInsideXlaError:
         _log.warning(
             "Model %r runs without XLA: its forward pass communicates between replicas (synchronised "
             "BatchNormalization, or a loss with a mask or weights of its own). jit_compile=False silences this.",
             model.name,
         )
         return function()
+
+
+def would_compile(layers: Iterable[keras.layers.Layer], device_types: Iterable[str]) -> bool:
+    """What `jit_compile="auto"` means: as Keras decides for one device.
+
+    Args:
+        layers: All layers of the model.
+        device_types: Types of the physical devices of this process.
+
+    Returns:
+        True when there is anything but CPUs and every layer supports XLA.
+    """
+    return any(kind != "CPU" for kind in device_types) and all(layer.supports_jit for layer in layers)
 
 
 @contextlib.contextmanager
