@@ -1,0 +1,55 @@
+# Needs Python 3.10 or newer and make. Every target makes `.venv` and installs into it what it needs;
+# no environment has to be active. `make PYTHON=python3.12 test` picks the interpreter.
+
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
+	@echo "make test    lint, then all tests, docstring examples and example scripts"
+	@echo "make lint    style, format and types"
+	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
+	@echo "make clean   remove .venv and everything else that was made"
+
+demo: $(VENV)/.examples
+	$(BIN)/python examples/demo.py
+
+test: lint $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+lint: $(VENV)/.test
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+bench: $(VENV)/.examples
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) $(VENV)-* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each stamp says that what the target needs is installed, as setup.cfg names it now.
+$(VENV)/.examples: setup.cfg pyproject.toml $(VENV)/.python
+	$(PIP) install --quiet --editable ".[examples]"
+	@touch $@
+
+$(VENV)/.test: setup.cfg pyproject.toml $(VENV)/.python
+	$(PIP) install --quiet --editable ".[test,dev]"
+	@touch $@
+
+# pip is renewed because the one that comes with Python 3.10 needs more than ten minutes to choose
+# among the releases of the dependencies.
+$(VENV)/.python:
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { \
+	  echo "tfscale needs Python 3.10 or newer, and '$(PYTHON)' is not that." >&2; \
+	  echo "Name another one, for example: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; \
+	  exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install --quiet --upgrade pip
+	@touch $@

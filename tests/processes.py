@@ -1,0 +1,201 @@
+"""Run a case in a process of its own, or in a group of worker processes, within a deadline.
+
+TensorFlow keeps one set of devices, and one failed collective spoils it for good: every case that
+needs replicas gets a fresh process. A case is a module-level function, "package.module:function",
+whose arguments and result can be pickled. What it raises, and what it writes to its standard
+streams, is shown in the `CaseError` of the test that ran it.
+
+    weights = run_case("tests.training.cases_optimizers:sgd", args=(4,))
+    first, second = run_workers("tests.training.cases_workers:fit", num_workers=2)
+"""
+
+import contextlib
+import importlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.repository import ROOT
+from tfscale import ClusterSpec
+
+_POLL_INTERVAL_S = 0.02
+_SHOWN_CHARACTERS = 8000
+
+
+class CaseError(Exception):
+    """A case raised, died, or did not finish in time."""
+
+
+def run_case(
+    target: str,
+    *,
+    args: Sequence[Any] = (),
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = 120.0,
+) -> Any:
+    """Runs a case in a fresh process and returns its result.
+
+    Args:
+        target: The function, as "package.module:function".
+        args: Its positional arguments.
+        env: Environment variables to add; the rest is this process's, without TF_CONFIG and GPUs.
+        timeout_s: The deadline; when it passes, the process and all it started are killed.
+
+    Raises:
+        CaseError: The case raised, died, or did not finish in time.
+    """
+    [result] = _run([(target, tuple(args), dict(env or {}))], timeout_s)
+    return result
+
+
+def run_workers(
+    target: str,
+    num_workers: int,
+    *,
+    args: Sequence[Any] = (),
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = 180.0,
+) -> list[Any]:
+    """Runs one case in `num_workers` processes that find each other through TF_CONFIG.
+
+    The first worker that fails, and the deadline, end them all.
+
+    Args:
+        target: The function, as "package.module:function"; every worker calls it.
+        num_workers: The number of processes.
+        args: Its positional arguments, the same for all.
+        env: Environment variables to add, the same for all.
+        timeout_s: The deadline for the whole group.
+
+    Returns:
+        The results, by rank.
+
+    Raises:
+        CaseError: A worker raised, died, or did not finish in time.
+    """
+    addresses = tuple(f"127.0.0.1:{port}" for port in _free_ports(num_workers))
+    specs = [ClusterSpec(addresses, rank) for rank in range(num_workers)]
+    calls = [
+        (target, tuple(args), {**(env or {}), "TF_CONFIG": spec.to_tf_config()}) for spec in specs
+    ]
+    return _run(calls, timeout_s)
+
+
+def _run(calls: list[tuple[str, tuple[Any, ...], dict[str, str]]], timeout_s: float) -> list[Any]:
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as processes:
+        cases = [
+            processes.enter_context(_started(Path(directory, str(rank)), target, args, env))
+            for rank, (target, args, env) in enumerate(calls)
+        ]
+        deadline_s = time.monotonic() + timeout_s
+        while any(case.poll() is None for case in cases):
+            if any(case.poll() for case in cases):
+                break
+            if time.monotonic() > deadline_s:
+                raise CaseError(_report(calls, cases, f"not finished after {timeout_s:g} s"))
+            time.sleep(_POLL_INTERVAL_S)
+        results = [case.result() for case in cases]
+        if any(case.poll() for case in cases) or None in results:
+            raise CaseError(_report(calls, cases, "failed"))
+        return [result[0] for result in results if result is not None]
+
+
+class _Case:
+    """One running process and the files it talks through."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", directory: Path) -> None:
+        self._process = process
+        self._directory = directory
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def result(self) -> tuple[Any] | None:
+        """Returns the result in a tuple, or None when the case left none."""
+        path = self._directory / "result"
+        return pickle.loads(path.read_bytes()) if path.exists() else None
+
+    def output(self) -> str:
+        return (self._directory / "output").read_text(errors="replace")[-_SHOWN_CHARACTERS:]
+
+
+@contextlib.contextmanager
+def _started(
+    directory: Path, target: str, args: tuple[Any, ...], env: dict[str, str]
+) -> Iterator[_Case]:
+    directory.mkdir()
+    # A case judges warnings as the test that runs it does, by the filters that pytest has set.
+    (directory / "call").write_bytes(pickle.dumps((target, args, warnings.filters)))
+    inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    with (directory / "output").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.processes", str(directory)],
+            cwd=ROOT,
+            env={**inherited, "CUDA_VISIBLE_DEVICES": "-1", **env},
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield _Case(process, directory)
+    finally:
+        # SIGKILL, because a TensorFlow worker that waits for a peer ignores SIGTERM; the whole
+        # group, because a case may have started processes of its own.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def _report(
+    calls: list[tuple[str, tuple[Any, ...], dict[str, str]]], cases: list[_Case], what: str
+) -> str:
+    lines = [f"{calls[0][0]} {what}."]
+    for rank, case in enumerate(cases):
+        status = case.poll()
+        state = "still running" if status is None else f"exit status {status}"
+        lines += [f"--- process {rank} of {len(cases)}, {state}:", case.output()]
+    return "\n".join(lines)
+
+
+def _free_ports(num_ports: int) -> list[int]:
+    # All are held until the last is found, so that they differ. Another process may still take one
+    # before the worker does; there is no way to hand an open socket to TensorFlow.
+    with contextlib.ExitStack() as sockets:
+        held = [sockets.enter_context(socket.socket()) for _ in range(num_ports)]
+        for each in held:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in held]
+
+
+def _end_with_parent() -> None:
+    """Ends this process, and all it started, when the test run that started it is gone."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+def _main(directory: Path) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    target, args, filters = pickle.loads((directory / "call").read_bytes())
+    warnings.filters[:] = filters
+    module, _, function = target.partition(":")
+    result = getattr(importlib.import_module(module), function)(*args)
+    # Under another name first: a result is either whole or not there.
+    partial = directory / "partial"
+    partial.write_bytes(pickle.dumps((result,)))
+    partial.rename(directory / "result")
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]))

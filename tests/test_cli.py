@@ -1,0 +1,106 @@
+import subprocess
+import sys
+import types
+
+import pytest
+
+from tests.repository import ROOT
+from tfscale import ParityError, cli
+
+VERIFY = ["verify", "train.py:build", "train.py:data"]
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Puts a function in the place of `tfscale.parity.command.run`, and so keeps TensorFlow out."""
+
+    def put(function):
+        parity = types.ModuleType("tfscale.parity")
+        parity.command = types.ModuleType("tfscale.parity.command")
+        parity.command.run = function
+        monkeypatch.setitem(sys.modules, "tfscale.parity", parity)
+        monkeypatch.setitem(sys.modules, "tfscale.parity.command", parity.command)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], {"replicas": (1, 2, 3), "workers": None, "epochs": 1, "global_batch": None}),
+        (["--replicas", "4"], {"replicas": (4,)}),
+        (["--replicas", "2,1"], {"replicas": (2, 1)}),
+        (["--workers", "2"], {"workers": 2}),
+        (["--epochs", "3"], {"epochs": 3}),
+        (["--global-batch", "64"], {"global_batch": 64}),
+        (["--against", "keras"], {"against": "keras"}),
+    ],
+)
+def test_verify_flags(argv, expected):
+    args = vars(cli.make_parser().parse_args([*VERIFY, *argv]))
+    assert {name: args[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("target", ["train.py:build", "a.b.c:build", "C:/x/train.py:build"])
+def test_verify_target(target):
+    assert cli.make_parser().parse_args(["verify", target, "m:data"]).build == target
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        ([], "COMMAND"),
+        (["launch"], "invalid choice: 'launch'"),
+        (["verify"], "BUILD, DATA"),
+        (["verify", "train.py", "m:data"], "must be module:name or file.py:name"),
+        (["verify", ":build", "m:data"], "must be module:name or file.py:name"),
+        (["verify", "train.py:", "m:data"], "must be module:name or file.py:name"),
+        (["verify", "m:build()", "m:data"], "must be module:name or file.py:name"),
+        ([*VERIFY, "--replicas", ""], "must be a positive integer. Received: ''"),
+        ([*VERIFY, "--replicas", "1,"], "must be a positive integer. Received: ''"),
+        ([*VERIFY, "--replicas", "0"], "must be a positive integer. Received: '0'"),
+        ([*VERIFY, "--replicas", "2,2"], "must name each number once. Received: '2,2'"),
+        ([*VERIFY, "--workers=-1"], "must be a positive integer. Received: '-1'"),
+        ([*VERIFY, "--epochs", "1.5"], "must be a positive integer. Received: '1.5'"),
+        ([*VERIFY, "--global-batch", "٣"], "must be a positive integer. Received: '٣'"),
+        ([*VERIFY, "--against", "jax"], "invalid choice: 'jax'"),
+    ],
+)
+def test_bad_arguments(argv, shown, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(argv)
+    assert exit_.value.code == 2
+    assert shown in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_status_is_that_of_the_command(run, status):
+    run(lambda args: status)
+    assert cli.main(VERIFY) == status
+
+
+def test_refusal_is_one_message(run, capsys):
+    def refuse(args):
+        raise ParityError("`replicas` must be few.\nReceived: replicas=9. Ask for fewer.")
+
+    run(refuse)
+    assert cli.main(VERIFY) == 2
+    assert capsys.readouterr() == (
+        "",
+        "ParityError: `replicas` must be few.\nReceived: replicas=9. Ask for fewer.\n",
+    )
+
+
+def test_mistake_of_ours_keeps_its_traceback(run):
+    def fail(args):
+        raise KeyError("ours")
+
+    run(fail)
+    with pytest.raises(KeyError, match="ours"):
+        cli.main(VERIFY)
+
+
+def test_module_is_the_command():
+    command = [sys.executable, "-m", "tfscale", "--version"]
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert output.startswith("tfscale ")

@@ -1,0 +1,81 @@
+"""What the documents say exists: links, commands, names."""
+
+import re
+import shlex
+
+import pytest
+
+import tfscale
+from tests.repository import ROOT
+from tfscale import cli
+
+DOCUMENTS = ("README.md", "BUILD_NOTES.md", "CHANGELOG.md")
+
+# [text](target), without the optional title.
+LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHELLS = {"bash", "console", "sh", "shell"}
+
+every_document = pytest.mark.parametrize("document", DOCUMENTS)
+
+
+@every_document
+def test_relative_links_lead_somewhere(document):
+    links = LINK.findall(FENCE.sub("", _text(document)))
+    paths = [link.partition("#")[0] for link in links if "://" not in link]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@every_document
+def test_links_within_a_document_lead_to_a_heading(document):
+    text = FENCE.sub("", _text(document))
+    anchors = {_anchor(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+    links = {link[1:] for link in LINK.findall(text) if link.startswith("#")}
+    assert links - anchors == set()
+
+
+@every_document
+def test_make_commands_are_targets(document):
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z][a-z-]*)`", _text(document)))
+    for command in _commands(document, "make"):
+        named |= {word for word in command[1:] if "=" not in word and not word.startswith("-")}
+    assert named - targets == set()
+
+
+def test_readme_names_the_main_commands():
+    assert [name for name in ("make demo", "make test") if name not in _text("README.md")] == []
+
+
+@every_document
+def test_tfscale_commands_parse(document):
+    for command in _commands(document, "tfscale"):
+        if "--help" not in command and "--version" not in command:
+            cli.make_parser().parse_args(command[1:])
+
+
+@every_document
+def test_python_blocks_compile_and_use_public_names(document):
+    for language, block in FENCE.findall(_text(document)):
+        if language == "python":
+            compile(block, document, "exec")
+            assert set(re.findall(r"\btfscale\.([A-Za-z_]\w*)", block)) <= set(tfscale.__all__)
+
+
+def _text(document):
+    return (ROOT / document).read_text()
+
+
+def _commands(document, program):
+    """Yields the words of every command line of `program` in the document's shell blocks."""
+    for language, block in FENCE.findall(_text(document)):
+        for line in block.replace("\\\n", " ").splitlines() if language in SHELLS else ():
+            words = shlex.split(line.strip().removeprefix("$ "), comments=True)
+            if words[:1] == [program]:
+                yield words
+
+
+def _anchor(heading):
+    """Returns the anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")

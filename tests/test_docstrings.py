@@ -1,0 +1,64 @@
+"""Every docstring example runs, each in a process of its own: as a reader would type it in."""
+
+import ast
+import doctest
+import importlib
+
+import pytest
+
+import tfscale
+from tests.processes import run_case
+from tests.repository import ROOT, library_files, module_name
+
+
+def _docstrings(path):
+    """Yields (qualified name, docstring) for a file and every class and function in it."""
+
+    def walk(node, name):
+        if docstring := ast.get_docstring(node):
+            yield name, docstring
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.ClassDef, ast.FunctionDef)):
+                yield from walk(child, f"{name}.{child.name}")
+
+    return walk(ast.parse((ROOT / path).read_text()), module_name(path))
+
+
+EXAMPLES = {
+    name: (path, docstring)
+    for path in library_files()
+    for name, docstring in _docstrings(path)
+    if ">>>" in docstring
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example(name):
+    path, docstring = EXAMPLES[name]
+    report = run_case(
+        "tests.test_docstrings:run_example", args=(module_name(path), name, docstring)
+    )
+    assert report == ""
+
+
+def run_example(module, name, docstring):
+    """Returns what doctest has to say about an example that starts with its module's names."""
+    names = dict(vars(importlib.import_module(module)))
+    test = doctest.DocTestParser().get_doctest(docstring, names, name, None, 0)
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    report = []
+    doctest.DocTestRunner(optionflags=options).run(test, out=report.append)
+    return "".join(report)
+
+
+def test_wrong_example_is_reported():
+    assert "Got:\n    2" in run_example("tfscale.errors", "wrong", ">>> 1 + 1\n3\n")
+
+
+# A child of TfscaleError is shown by what raises it.
+@pytest.mark.parametrize(
+    "name", [n for n in tfscale._HOMES if n == "TfscaleError" or not n.endswith("Error")]
+)
+def test_public_name_has_an_example(name):
+    home = tfscale._HOMES[name]
+    assert any(each.startswith(f"{home}.") and each.endswith(f".{name}") for each in EXAMPLES)

@@ -1,0 +1,43 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.repository import ROOT
+
+MAX_IMPORT_S = 0.1
+NOT_LOADED = ("absl", "keras", "numpy", "tensorflow")
+
+REPORT = """
+import json, sys, time
+started_s = time.perf_counter()
+{code}
+elapsed_s = time.perf_counter() - started_s
+print(json.dumps([elapsed_s, sorted({{name.partition(".")[0] for name in sys.modules}})]))
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tfscale",
+        "import tfscale; tfscale.resolve_cluster({})",
+        "import tfscale; tfscale.TfscaleError; dir(tfscale)",
+        "import tfscale.cli; tfscale.cli.make_parser()",
+    ],
+)
+def test_import_loads_no_framework(code):
+    _, modules = _run(code)
+    assert [name for name in NOT_LOADED if name in modules] == []
+
+
+def test_import_is_free():
+    # The best of several: the others measure what else the machine was doing.
+    assert min(_run("import tfscale")[0] for _ in range(5)) < MAX_IMPORT_S
+
+
+def _run(code):
+    command = [sys.executable, "-c", REPORT.format(code=code)]
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout
+    return json.loads(output)

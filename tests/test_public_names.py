@@ -1,0 +1,105 @@
+"""What a script may rely on. A change here changes every script: it belongs in CHANGELOG.md."""
+
+import argparse
+import ast
+
+import pytest
+
+import tfscale
+from tests.processes import run_case
+from tests.repository import ROOT, library_files
+from tfscale import cli
+
+NAMES = {
+    "BatchError",
+    "ClusterError",
+    "ClusterSpec",
+    "DataError",
+    "DataParallel",
+    "DeviceError",
+    "ModelError",
+    "ParityError",
+    "TfscaleError",
+    "VersionError",
+    "__version__",
+    "make_strategy",
+    "prepare",
+    "resolve_cluster",
+    "simulate_replicas",
+    "verify",
+}
+
+FLAGS = {
+    "": {"--help", "--version"},
+    "verify": {
+        "build",
+        "data",
+        "--against",
+        "--epochs",
+        "--global-batch",
+        "--help",
+        "--replicas",
+        "--workers",
+    },
+}
+
+
+def test_names():
+    assert set(tfscale.__all__) == NAMES
+    assert set(dir(tfscale)) >= NAMES
+
+
+def test_type_checkers_see_the_names_that_scripts_get():
+    tree = ast.parse((ROOT / "tfscale" / "__init__.py").read_text())
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    typed = {
+        alias.asname or alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == tfscale._HOMES
+    assert set(typed) | {"__version__"} == NAMES
+
+
+def test_every_name_resolves():
+    objects = NAMES - {"__version__"}
+    assert run_case("tests.test_public_names:own_names", args=(objects,)) == objects
+
+
+def own_names(names):
+    return {getattr(tfscale, name).__name__ for name in names}
+
+
+def test_unknown_name():
+    with pytest.raises(AttributeError, match="has no attribute 'optimise'"):
+        tfscale.optimise  # noqa: B018
+
+
+def test_no_module_hides_a_public_name():
+    assert NAMES.isdisjoint(path.stem for path in library_files() if path.stem != "__init__")
+    assert NAMES.isdisjoint(path.parent.name for path in library_files())
+
+
+def test_every_error_is_a_tfscale_error_and_a_standard_one():
+    errors = {getattr(tfscale, name) for name in NAMES if name.endswith("Error")}
+    for error in errors - {tfscale.TfscaleError}:
+        assert issubclass(error, tfscale.TfscaleError)
+        assert issubclass(error, (ValueError, RuntimeError))
+
+
+def test_flags():
+    parser = cli.make_parser()
+    [commands] = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]
+    found = {"": _flags(parser), **{name: _flags(sub) for name, sub in commands.choices.items()}}
+    assert found == FLAGS
+
+
+def _flags(parser):
+    return {
+        action.option_strings[-1] if action.option_strings else action.dest
+        for action in parser._actions
+        if not isinstance(action, argparse._SubParsersAction)
+    }

@@ -1,0 +1,91 @@
+"""Train one Keras model on N replicas, with the result of one.
+
+Public names are resolved on first use: `import tfscale` loads neither TensorFlow nor Keras, so a
+script can read its cluster, and a command line can print its help, without paying for them or
+touching a GPU.
+
+Example:
+    >>> import sys
+    >>> import tfscale
+    >>> tfscale.resolve_cluster({}).num_workers
+    1
+    >>> "tensorflow" in sys.modules
+    False
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfscale.cluster import ClusterSpec, resolve_cluster
+    from tfscale.data_parallel import DataParallel
+    from tfscale.errors import (
+        BatchError,
+        ClusterError,
+        DataError,
+        DeviceError,
+        ModelError,
+        ParityError,
+        TfscaleError,
+        VersionError,
+    )
+    from tfscale.parity.verification import verify
+    from tfscale.training.model import prepare
+    from tfscale.training.strategy import make_strategy, simulate_replicas
+
+    __version__: str
+
+__all__ = [
+    "BatchError",
+    "ClusterError",
+    "ClusterSpec",
+    "DataError",
+    "DataParallel",
+    "DeviceError",
+    "ModelError",
+    "ParityError",
+    "TfscaleError",
+    "VersionError",
+    "__version__",
+    "make_strategy",
+    "prepare",
+    "resolve_cluster",
+    "simulate_replicas",
+    "verify",
+]
+
+# Where each public name lives. No module bears the name of a public function: importing a submodule
+# binds its name here, and `tfscale.verify` has to stay the function.
+_HOMES = {
+    "BatchError": "tfscale.errors",
+    "ClusterError": "tfscale.errors",
+    "ClusterSpec": "tfscale.cluster",
+    "DataError": "tfscale.errors",
+    "DataParallel": "tfscale.data_parallel",
+    "DeviceError": "tfscale.errors",
+    "ModelError": "tfscale.errors",
+    "ParityError": "tfscale.errors",
+    "TfscaleError": "tfscale.errors",
+    "VersionError": "tfscale.errors",
+    "make_strategy": "tfscale.training.strategy",
+    "prepare": "tfscale.training.model",
+    "resolve_cluster": "tfscale.cluster",
+    "simulate_replicas": "tfscale.training.strategy",
+    "verify": "tfscale.parity.verification",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        # Reading the installed metadata costs more than the rest of this import.
+        value: Any = importlib.import_module("importlib.metadata").version("tfscale")
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,131 @@
+"""The command `tfscale`.
+
+Exit status: 0 when all is well, 1 when a check found a difference, 2 when it could not run.
+"""
+
+import argparse
+import importlib.metadata
+import sys
+from collections.abc import Callable, Sequence
+
+from tfscale.errors import TfscaleError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        argv: The arguments after the program's name; those of this process by default.
+
+    Returns:
+        The exit status.
+
+    Example:
+        >>> from tfscale.cli import main
+        >>> main(["--version"])
+        Traceback (most recent call last):
+        SystemExit: 0
+    """
+    args = make_parser().parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = args.run
+    try:
+        return run(args)
+    except TfscaleError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Returns the parser; every subcommand sets `run`, a function of the parsed arguments."""
+    parser = argparse.ArgumentParser(
+        prog="tfscale", description="Train one Keras model on N replicas."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"tfscale {importlib.metadata.version('tfscale')}"
+    )
+    subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_verify(subcommands)
+    return parser
+
+
+def _add_verify(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    verify = subcommands.add_parser(
+        "verify",
+        help="show that N replicas give the result of one, on your own model and data",
+        description=(
+            "Train your model on each number of replicas, each in a process of its own on logical "
+            "CPUs, and print how far weights, optimizer state, metrics and predictions are apart."
+        ),
+        epilog="Exit status: 0 when all are equal, 1 when one differs, 2 when it could not run.",
+    )
+    verify.add_argument(
+        "build",
+        type=_parse_target,
+        metavar="BUILD",
+        help="the function that returns the compiled model, as module:name or file.py:name",
+    )
+    verify.add_argument(
+        "data",
+        type=_parse_target,
+        metavar="DATA",
+        help="the function that returns the training data, likewise",
+    )
+    verify.add_argument(
+        "--replicas",
+        type=_parse_counts,
+        default=(1, 2, 3),
+        metavar="N,N,...",
+        help="the numbers of replicas to compare (default: 1,2,3)",
+    )
+    verify.add_argument(
+        "--workers",
+        type=_parse_count,
+        metavar="N",
+        help="compare a run on this many worker processes too",
+    )
+    verify.add_argument(
+        "--epochs", type=_parse_count, default=1, metavar="N", help="epochs to train (default: 1)"
+    )
+    verify.add_argument(
+        "--global-batch",
+        type=_parse_count,
+        metavar="EXAMPLES",
+        help="examples per step, over all replicas (default: the data set's own batch)",
+    )
+    verify.add_argument(
+        "--against",
+        choices=("keras",),
+        help="run plain Keras beside, to see what would have happened without tfscale",
+    )
+    verify.set_defaults(run=_run_verify)
+
+
+def _run_verify(args: argparse.Namespace) -> int:
+    # TensorFlow is behind this import, and `tfscale --help` must not pay for it.
+    from tfscale.parity.command import run
+
+    return run(args)
+
+
+def _parse_target(text: str) -> str:
+    where, _, name = text.rpartition(":")
+    if not where or not name.isidentifier():
+        raise argparse.ArgumentTypeError(
+            f"must be module:name or file.py:name. Received: {text!r}. "
+            f"Name the function after a colon, for example train.py:build"
+        )
+    return text
+
+
+def _parse_count(text: str) -> int:
+    count = int(text) if text.isdecimal() and text.isascii() else 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive integer. Received: {text!r}")
+    return count
+
+
+def _parse_counts(text: str) -> tuple[int, ...]:
+    counts = tuple(_parse_count(part) for part in text.split(","))
+    if len(set(counts)) != len(counts):
+        raise argparse.ArgumentTypeError(f"must name each number once. Received: {text!r}")
+    return counts

@@ -1,0 +1,47 @@
+"""The errors tfscale raises.
+
+Every message has three parts: the rule that was broken, what was received, and the way out. An
+error about the value of an argument is also a `ValueError`; an error about what the script met in
+the world (the machine, the cluster, the installed versions) is also a `RuntimeError`.
+"""
+
+
+class TfscaleError(Exception):
+    """The base of every error that tfscale raises on purpose.
+
+    Example:
+        >>> import tfscale
+        >>> try:
+        ...     tfscale.resolve_cluster({"TF_CONFIG": "worker 0 of 2"})
+        ... except tfscale.TfscaleError as error:
+        ...     print(type(error).__name__)
+        ClusterError
+    """
+
+
+class BatchError(TfscaleError, ValueError):
+    """A batch size is missing, given twice, no positive integer, or too small for the replicas."""
+
+
+class ClusterError(TfscaleError, RuntimeError):
+    """The environment does not say, or contradicts itself about, which workers are in the job."""
+
+
+class DataError(TfscaleError, ValueError):
+    """The data set does not have the form that the step needs, such as batches of another size."""
+
+
+class DeviceError(TfscaleError, RuntimeError):
+    """The devices or strategy asked for are absent, not supported, or asked for too late."""
+
+
+class ModelError(TfscaleError, ValueError):
+    """The model is no Keras model, or was built outside the strategy's scope."""
+
+
+class ParityError(TfscaleError, ValueError):
+    """`verify` cannot compare what it was given."""
+
+
+class VersionError(TfscaleError, RuntimeError):
+    """TensorFlow, Keras or the Keras backend is not one that tfscale supports."""
