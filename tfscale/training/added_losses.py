@@ -20,6 +20,8 @@ from tfscale.training.share import current_share
 
 _log = logging.getLogger(__name__)
 _PROBE_ROWS = 2
+_PROBE_LENGTH = 8
+_RTOL = 1e-3
 
 
 def make_added_losses_global(model: keras.Model, input_spec: Any) -> None:
@@ -50,41 +52,57 @@ def make_added_losses_global(model: keras.Model, input_spec: Any) -> None:
 
 def _classify(model: keras.Model, input_spec: Any) -> list[bool]:
     """For each term that `add_loss` made: whether it doubles with the number of rows."""
-    rows = keras.tree.map_structure(_rows_like, input_spec)
-    once = _added_losses(model, rows)
-    if not once:
+    if not any(_may_add_losses(layer) for layer in _tf_private.flat_layers(model)):
         return []
-    twice = _added_losses(model, keras.tree.map_structure(lambda leaf: np.concatenate([leaf, leaf]), rows))
-    kinds = []
-    for index, (single, double) in enumerate(zip(once, twice, strict=True)):
-        doubles = bool(np.isclose(double, 2 * single, rtol=1e-3)) and not np.isclose(single, 0)
-        if not doubles and not np.isclose(double, single, rtol=1e-3):
-            _log.warning(
-                "add_loss term %d of model %r is neither a sum nor a mean over examples (%.6g on %d rows, %.6g on the "
-                "same rows twice): it is weighted as a mean, and may differ from one replica",
-                index,
-                model.name,
-                single,
-                _PROBE_ROWS,
-                double,
-            )
-        kinds.append(doubles)
-    return kinds
+    rows = keras.tree.map_structure(_rows_like, input_spec)
+    try:
+        once = _added_losses(model, rows)
+        twice = once and _added_losses(model, keras.tree.map_structure(lambda leaf: tf.concat([leaf, leaf], 0), rows))
+    except Exception as error:  # Whatever a layer of the user raises on rows of ours.
+        _log.warning(
+            "the add_loss terms of model %r could not be tried (%s): they are weighted as means over examples",
+            model.name,
+            error,
+        )
+        return []
+    return [_is_sum(model, index, *values) for index, values in enumerate(zip(once, twice, strict=True))]
 
 
-def _rows_like(spec: Any) -> np.ndarray:
+def _may_add_losses(layer: keras.layers.Layer) -> bool:
+    """Keras's own layers add losses only for an activity regularizer."""
+    return layer.activity_regularizer is not None or not type(layer).__module__.startswith("keras.")
+
+
+def _is_sum(model: keras.Model, index: int, once: float, twice: float) -> bool:
+    if np.isclose(twice, once, rtol=_RTOL):
+        return False
+    if np.isclose(twice, 2 * once, rtol=_RTOL):
+        return True
+    _log.warning(
+        "add_loss term %d of model %r is neither a sum nor a mean over examples (%.6g on %d rows, %.6g on the same "
+        "rows twice): it is weighted as a mean, and the result may differ from one replica's",
+        index,
+        model.name,
+        once,
+        _PROBE_ROWS,
+        twice,
+    )
+    return False
+
+
+def _rows_like(spec: Any) -> tf.Tensor:
     """A few rows that fit `spec`: fixed noise for numbers, zeros where any other value might be out of range."""
-    shape = (_PROBE_ROWS, *(8 if size is None else size for size in spec.shape[1:]))
+    shape = (_PROBE_ROWS, *(_PROBE_LENGTH if size is None else size for size in spec.shape[1:]))
     dtype = tf.as_dtype(spec.dtype)
     if not dtype.is_floating:
-        return np.zeros(shape, dtype.as_numpy_dtype)
-    return np.random.default_rng(0).normal(size=shape).astype(dtype.as_numpy_dtype)
+        return tf.zeros(shape, dtype)
+    return tf.constant(np.random.default_rng(0).normal(size=shape), dtype)
 
 
 def _added_losses(model: keras.Model, rows: Any) -> list[float]:
     """The terms after one forward pass that leaves every variable as it was. Dropout is off."""
     values = [(variable, variable.value) for variable in model.variables]
     with keras.StatelessScope(state_mapping=values):
-        model(rows, training=False)
+        _tf_private.call_model(model, rows, training=False)
         added = model.losses[: _tf_private.count_added_losses(model)]
         return [float(tf.reduce_sum(loss)) for loss in added]

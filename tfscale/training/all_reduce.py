@@ -75,6 +75,24 @@ def _cast(value: Any, dtype: tf.DType) -> Any:
     return value if value.dtype == dtype else tf.cast(value, dtype)
 
 
+def all_gather(rows: tf.Tensor) -> tf.Tensor:
+    """The rows of all replicas, in the order of the replicas.
+
+    Args:
+        rows: Tensor `[n_i, ...]`; the number of rows may differ between replicas, and be 0.
+
+    Returns:
+        Tensor `[sum of n_i, ...]`, equal on all replicas.
+    """
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return rows
+    refuse_collectives_inside_xla()
+    # Collectives carry numbers only.
+    wire = tf.cast(rows, tf.int32) if rows.dtype == tf.bool else rows
+    return tf.cast(context.all_gather(wire, axis=0), rows.dtype)
+
+
 def global_mean(local_mean: tf.Tensor, num_examples: Any) -> tf.Tensor:
     """The mean over the examples of all replicas, from each replica's own mean.
 

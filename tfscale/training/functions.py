@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training.all_reduce import replica_id
+from tfscale.training.all_reduce import all_gather, replica_id
 from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, split_global_batch
 from tfscale.training.xla import run_compiled
 
@@ -96,7 +96,7 @@ class StepRunner:
         def one_step(batch: Any) -> Any:
             def replica_step(own: ReplicaBatch) -> Any:
                 outputs = run_compiled(self._model, lambda: self._model.predict_step(own.data))
-                return tf.nest.map_structure(_gather, outputs) if several_workers else outputs
+                return tf.nest.map_structure(all_gather, outputs) if several_workers else outputs
 
             outputs = self._strategy.run(self._with_own_part(replica_step), args=(batch,))
             if several_workers:
@@ -142,10 +142,6 @@ def _as_tensors(batch: Any) -> Any:
 def _without_optionals(data: Any) -> Any:
     """Keras's data adapters write a missing part of a batch as an optional."""
     return keras.tree.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)
-
-
-def _gather(value: Any) -> tf.Tensor:
-    return tf.distribute.get_replica_context().all_gather(value, axis=0)
 
 
 def _concat(parts: Sequence[Any]) -> Any:

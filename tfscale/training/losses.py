@@ -25,9 +25,8 @@ import keras
 import tensorflow as tf
 
 from tfscale.training import _tf_private
-from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.all_reduce import all_gather, all_reduce_sum
 from tfscale.training.share import Share, current_share
-from tfscale.training.xla import refuse_collectives_inside_xla
 
 
 class GlobalLoss(keras.losses.Loss):
@@ -112,12 +111,9 @@ def gather_rows(rows: Any, share: Share) -> Any:
     """
     if rows is None:
         return None
-    refuse_collectives_inside_xla()
-    wire = tf.cast(rows, tf.int32) if rows.dtype == tf.bool else rows
-    gathered = tf.stop_gradient(tf.distribute.get_replica_context().all_gather(wire, axis=0))
-    end = share.first_row + tf.shape(wire, out_type=tf.int64)[0]
-    spliced = tf.concat([gathered[: share.first_row], wire, gathered[end:]], axis=0)
-    return tf.cast(spliced, rows.dtype)
+    gathered = tf.stop_gradient(all_gather(rows))
+    end = share.first_row + tf.shape(rows, out_type=tf.int64)[0]
+    return tf.concat([gathered[: share.first_row], rows, gathered[end:]], axis=0)
 
 
 def make_losses_global(model: keras.Model) -> None:

@@ -1,0 +1,196 @@
+"""One process of one run: build, fit, evaluate, predict, and leave the outcome.
+
+    python -m tfscale.parity.child DIRECTORY
+
+The directory holds the request; the outcome, or the failure, is written into it.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from tfscale.cluster import resolve_cluster
+from tfscale.data_parallel import DataParallel
+from tfscale.errors import ParityError
+from tfscale.parity.outcome import (
+    EPOCH_METRICS,
+    EVALUATE,
+    OPTIMIZER_STATE,
+    PREDICT,
+    WEIGHTS,
+    NamedArrays,
+    Outcome,
+    is_complete,
+    load_start,
+    save_outcome,
+)
+from tfscale.parity.request import Failure, Request, load_request, save_failure
+from tfscale.parity.run_spec import CONTROL, KERAS, TFSCALE, RunSpec
+from tfscale.parity.start import Start, name_values
+from tfscale.parity.target import Target, load
+from tfscale.parity.user_data import UserData, read_user_data
+from tfscale.training.strategy import make_strategy, simulate_replicas
+from tfscale.training.versions import check_versions
+
+_TRACE_LINES = 12
+_POLL_INTERVAL_S = 0.05
+# Each replica holds its own part of the gradient between two updates; what they
+# come to shows in the weights.
+_PARTIAL = "gradient_accumulator"
+
+
+def perform(request: Request) -> Outcome:
+    """Performs one run in this process."""
+    check_versions(keras.__version__, tf.__version__, keras.backend.backend())
+    # Before the user's script, which may start TensorFlow when it is imported.
+    strategy = _make_strategy(request.run)
+    sys.path += [path for path in request.script.import_paths if path not in sys.path]
+    keras.utils.set_random_seed(request.script.seed)
+    build, data = (_load_script(target) for target in (request.script.build, request.script.data))
+    user_data = read_user_data(
+        data,
+        seed=request.script.seed,
+        epochs=request.script.epochs,
+        global_batch=request.script.global_batch,
+    )
+    keras.utils.set_random_seed(request.script.seed)
+    scope = contextlib.nullcontext() if strategy is None else strategy.scope()
+    with scope:
+        model = _check_model(build(), request.script.build)
+    if request.run.kind == TFSCALE:
+        dp = DataParallel(global_batch=user_data.facts.global_batch, strategy=strategy)
+        model = dp.prepare(model)
+    with scope if request.run.kind == KERAS else contextlib.nullcontext():
+        return _train(model, user_data, request)
+
+
+def _train(model: keras.Model, user_data: UserData, request: Request) -> Outcome:
+    given = None if request.start is None else load_start(Path(request.start))
+    start = Start(user_data.first_batch, given, one_rounding_away=request.run.kind == CONTROL)
+    arguments = user_data.for_fit()
+    arguments["callbacks"] = [*arguments.get("callbacks", ()), start]
+    history = model.fit(**arguments, epochs=request.script.epochs)
+    arrays = {
+        WEIGHTS: _local_copies(model.distribute_strategy, model.weights),
+        OPTIMIZER_STATE: _optimizer_state(model),
+        EPOCH_METRICS: {name: np.asarray(values) for name, values in history.history.items()},
+    }
+    logs = model.evaluate(**user_data.for_evaluate(), return_dict=True)
+    arrays[EVALUATE] = {name: np.asarray(value) for name, value in logs.items()}
+    predictions = model.predict(**user_data.for_predict())
+    arrays[PREDICT] = {
+        f"output {index}": np.asarray(value)
+        for index, value in enumerate(tf.nest.flatten(predictions, expand_composites=True))
+    }
+    return Outcome(start.weights, arrays, start.facts, user_data.facts)
+
+
+def _make_strategy(run: RunSpec) -> tf.distribute.Strategy | None:
+    """The strategy of this process; None for plain Keras on one device."""
+    if run.kind not in (TFSCALE, KERAS):
+        return None
+    if run.num_workers == 1:
+        simulate_replicas(run.num_replicas)
+    if run.kind == TFSCALE:
+        # A job that `verify` itself may be part of is not looked at.
+        environ = {} if run.num_workers == 1 else {"TF_CONFIG": os.environ["TF_CONFIG"]}
+        devices = run.num_replicas if run.num_workers == 1 else "auto"
+        return make_strategy(devices, cluster=resolve_cluster(environ))
+    if run.num_workers > 1:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    return tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(run.num_replicas)])
+
+
+def _load_script(target: Target) -> Any:
+    function = load(target)
+    # A script with absl flags defines them when it is imported; its functions get the defaults.
+    flags.FLAGS.mark_as_parsed()
+    return function
+
+
+def _check_model(model: Any, target: Target) -> keras.Model:
+    if not isinstance(model, keras.Model):
+        raise ParityError(
+            f"`{target}` must return a keras.Model.\n"
+            f"Received: {model!r} of type {type(model).__name__}. Return the compiled model."
+        )
+    if not model.compiled:
+        raise ParityError(
+            f"`{target}` must return a compiled model.\n"
+            f"Received: {model.name!r}, not compiled. Call `model.compile(...)` before returning it."
+        )
+    return model
+
+
+def _optimizer_state(model: keras.Model) -> NamedArrays:
+    """The state of the compiled optimizer, and of those that a user's own class holds besides."""
+    held = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
+    variables = {
+        id(variable): variable
+        for optimizer in held
+        for variable in optimizer.variables
+        if _PARTIAL not in variable.path
+    }
+    return _local_copies(model.distribute_strategy, list(variables.values()))
+
+
+def _local_copies(strategy: Any, variables: Sequence[keras.Variable]) -> NamedArrays:
+    """The value of each variable; a stack of all copies where those of this process's replicas differ."""
+    values = []
+    for variable in variables:
+        copies = [np.asarray(copy) for copy in strategy.experimental_local_results(variable.value)]
+        equal = all(np.array_equal(copy, copies[0], equal_nan=True) for copy in copies)
+        values.append(copies[0] if equal else np.stack(copies))
+    return dict(name_values(variables, values))
+
+
+def _end_with_parent() -> None:
+    """Ends this process, and all it started, when the process that started it is gone."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+def _wait_for_workers(directory: Path, num_workers: int) -> None:
+    """Waits until the outcomes of all workers are there.
+
+    TensorFlow ends a worker as soon as the chief is gone, even while it writes its outcome.
+    """
+    others = [directory.with_name(str(rank)) for rank in range(num_workers)]
+    while not all(map(is_complete, others)):
+        time.sleep(_POLL_INTERVAL_S)
+
+
+def main(directory: Path) -> int:
+    """Performs the request in `directory` and returns the exit status."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        request = load_request(directory)
+        save_outcome(perform(request), directory)
+        _wait_for_workers(directory, request.run.num_workers)
+    except BaseException as error:
+        trace = traceback.format_exc().strip().splitlines()[-_TRACE_LINES:]
+        save_failure(Failure(type(error).__name__, str(error), "\n".join(trace)), directory)
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    # Not sys.exit: what TensorFlow's threads do at the end must not change the status.
+    status = main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

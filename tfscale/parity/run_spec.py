@@ -1,0 +1,86 @@
+"""Which runs are compared?
+
+The reference is the user's script as it is: plain Keras on one device. Every other run starts from its
+weights and sees its data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfscale.errors import ParityError
+
+REFERENCE = "reference"
+CONTROL = "control"
+TFSCALE = "tfscale"
+KERAS = "keras"
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run of the user's script.
+
+    Args:
+        kind: `REFERENCE`, plain Keras on one device; `CONTROL`, the same from weights that are one
+            float rounding away; `TFSCALE`; `KERAS`, plain Keras under tf.distribute.
+        num_replicas: Replicas of the run.
+        num_workers: Processes; with several, each has one replica.
+    """
+
+    kind: str
+    num_replicas: int = 1
+    num_workers: int = 1
+
+    def __str__(self) -> str:
+        if self.kind == REFERENCE:
+            return "plain Keras on one device"
+        if self.kind == CONTROL:
+            return "plain Keras on one device, from weights one rounding away"
+        if self.num_workers > 1:
+            return f"{self.kind}, {self.num_workers} workers"
+        return f"{self.kind}, {self.num_replicas} replica{'s' if self.num_replicas > 1 else ''}"
+
+
+def choose_runs(num_replicas: Sequence[int], *, workers: int | None, against: str | None) -> tuple[RunSpec, ...]:
+    """Returns the runs to compare with the reference, in the order of the table.
+
+    Args:
+        num_replicas: Replica counts of runs in one process.
+        workers: Worker processes of one more run; None for no such run.
+        against: `"keras"` to add plain Keras under tf.distribute for each run of several replicas.
+
+    Raises:
+        ParityError: When a count is no positive integer or there twice, or `against` is unknown.
+
+    Example:
+        >>> [str(run) for run in choose_runs((1, 2), workers=None, against="keras")]
+        ['tfscale, 1 replica', 'tfscale, 2 replicas', 'keras, 2 replicas']
+    """
+    counts = tuple(num_replicas) if isinstance(num_replicas, Sequence) else (num_replicas,)
+    if not counts or not all(map(_is_count, counts)) or len(set(counts)) != len(counts):
+        raise ParityError(
+            "`num_replicas` must be positive integers, each once.\n"
+            f"Received: num_replicas={num_replicas!r}. Give the counts to compare, such as (2, 3)."
+        )
+    if workers is not None and not _is_count(workers, least=2):
+        raise ParityError(
+            "`workers` must be an integer of 2 or more, or None.\n"
+            f"Received: workers={workers!r}. Runs of one process are asked for by `num_replicas`."
+        )
+    if against not in (None, KERAS):
+        raise ParityError(
+            f"`against` must be None or 'keras'.\n"
+            f"Received: against={against!r}. Leave it out to compare tfscale with one device only."
+        )
+    runs = [RunSpec(TFSCALE, count) for count in counts]
+    if workers is not None:
+        runs.append(RunSpec(TFSCALE, workers, workers))
+    if against == KERAS:
+        # On one replica, plain Keras is the reference.
+        runs += [RunSpec(KERAS, r.num_replicas, r.num_workers) for r in runs if r.num_replicas > 1]
+    return tuple(runs)
+
+
+def _is_count(value: Any, least: int = 1) -> bool:
+    # bool is an int to Python; True replicas are a mistake.
+    return type(value) is int and value >= least

@@ -1,0 +1,275 @@
+"""`verify`: does this script give the same result on N replicas as on one?"""
+
+import logging
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfscale.errors import ParityError
+from tfscale.parity.cause import Finding, cause_under_keras, likeliest_cause
+from tfscale.parity.comparison import Difference, choose_tolerance, compare_outcomes
+from tfscale.parity.experiment import IN_RUN, Experiment, RunResult, failed_run
+from tfscale.parity.outcome import WEIGHTS, Outcome
+from tfscale.parity.report import CRASHED, DIFFERS, EQUAL, ParityReport, ParityRow
+from tfscale.parity.request import Script
+from tfscale.parity.run_spec import CONTROL, TFSCALE, RunSpec, choose_runs
+from tfscale.parity.target import find_target
+
+_log = logging.getLogger(__name__)
+
+
+def verify(
+    build: str | Callable[[], Any],
+    data: str | Callable[[], Any],
+    *,
+    num_replicas: Sequence[int] = (2, 3),
+    workers: int | None = None,
+    global_batch: int | None = None,
+    epochs: int = 1,
+    against: str | None = None,
+    seed: int = 0,
+    tolerance: float | None = None,
+    timeout_s: float = 600.0,
+    on_start: Callable[[RunSpec], None] | None = None,
+) -> ParityReport:
+    """Compares a script on N replicas with itself on one device, and prints the table.
+
+    The reference is the script as it is: plain Keras on one device, without tfscale. Every other
+    run is in a process of its own on logical CPUs, starts from the reference's weights and sees the
+    same examples in the same order. Per array, with a from the run and b from the reference, the
+    difference is max|a - b| / max|b|; per quantity it is the largest over arrays. (For weights and
+    optimizer state, an array's max|b| counts as at least a thousandth of the largest one's.)
+
+    What is changed to make runs comparable, in all of them alike: arrays are not shuffled; a
+    `tf.data.Dataset` is read once and kept in memory, so it must fit, and repeats its first epoch;
+    Keras's own random layers (dropout, noise, augmentation) are switched off, because each replica
+    draws its own stream by design, and the report lists them. The partial sums of gradient
+    accumulation, of which each replica holds its part, are not compared.
+
+    Args:
+        build: Returns the compiled model. A function at the top level of a module or script, or
+            "module:name", or "file.py:name". It is called under the strategy's scope.
+        data: Likewise; returns what `fit` takes: `(x, y)`, `(x, y, sample_weight)`, a batched
+            `tf.data.Dataset`, a `PyDataset`, or a dict of the arguments of `fit`.
+        num_replicas: Replica counts to compare.
+        workers: Compare a run on this many worker processes too, with one replica each.
+        global_batch: Examples per step over all replicas. By default that of the data: the batch
+            of a data set, `batch_size` of a dict, else 32.
+        epochs: Epochs to train.
+        against: `"keras"` runs plain Keras under tf.distribute beside, to show what would have
+            happened; its rows do not count for `equal`.
+        seed: Seeds Python, NumPy and Keras before `data` and before `build`.
+        tolerance: Relative difference up to which a row is equal. By default 1e-5, and more when
+            the model computes in half precision.
+        timeout_s: Seconds that one run may take; then it is ended, with all that it started.
+        on_start: Called with each run when it starts; by default it is logged.
+
+    Returns:
+        The report; `.equal` is the verdict.
+
+    Raises:
+        ParityError: When an argument is wrong, the script fails or diverges on one device, or a run
+            through tfscale fails or takes too long.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import tfscale
+        >>> script = '''
+        ... import keras
+        ... import numpy as np
+        ...
+        ... def build():
+        ...     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        ...     model.compile("adam", "mse")
+        ...     return model
+        ...
+        ... def data():
+        ...     return np.random.normal(size=(50, 4)), np.random.normal(size=50)
+        ... '''
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     file = Path(directory, "train.py")
+        ...     _ = file.write_text(script)
+        ...     report = tfscale.verify(f"{file}:build", f"{file}:data", num_replicas=(2,))
+        train.py:build on train.py:data, 1 epoch of 2 steps, global batch 32
+        run                  quantity         difference  verdict  largest in
+        tfscale, 2 replicas  weights             ...      equal    ...
+        Equal: no relative difference above 1e-05 from plain Keras on one device.
+        >>> report.equal
+        True
+    """
+    runs = choose_runs(num_replicas, workers=workers, against=against)
+    _check_numbers(global_batch=global_batch, epochs=epochs, timeout_s=timeout_s)
+    _check_tolerance(tolerance)
+    if IN_RUN in os.environ:
+        raise ParityError(
+            "`verify` must not be called while its own runs import the script.\n"
+            "Received: a call at import. Put it under `if __name__ == '__main__':`."
+        )
+    script = Script(
+        build=find_target(build, "build"),
+        data=find_target(data, "data"),
+        epochs=epochs,
+        seed=seed,
+        global_batch=global_batch,
+        import_paths=tuple(path for path in sys.path if path),
+    )
+    with tempfile.TemporaryDirectory(prefix="tfscale-verify-") as directory:
+        experiment = Experiment(script, Path(directory), timeout_s=timeout_s, on_start=on_start or _log_start)
+        report = _compare(experiment, runs, script, tolerance)
+    print(report)
+    return report
+
+
+def _log_start(run: RunSpec) -> None:
+    _log.info("running %s", run)
+
+
+def _check_numbers(*, global_batch: int | None, epochs: int, timeout_s: float) -> None:
+    for name, value in (("global_batch", global_batch), ("epochs", epochs)):
+        if not (name == "global_batch" and value is None) and (type(value) is not int or value < 1):
+            raise ParityError(f"`{name}` must be a positive integer.\nReceived: {name}={value!r}.")
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or timeout_s <= 0:
+        raise ParityError(f"`timeout_s` must be a positive number of seconds.\nReceived: timeout_s={timeout_s!r}.")
+
+
+def _check_tolerance(tolerance: float | None) -> None:
+    if tolerance is None:
+        return
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance >= 0:
+        raise ParityError(
+            "`tolerance` must be a number of 0 or more, or None.\n"
+            f"Received: tolerance={tolerance!r}. Leave it out for the default of the model's dtype."
+        )
+
+
+def _compare(experiment: Experiment, runs: Sequence[RunSpec], script: Script, tolerance: float | None) -> ParityReport:
+    reference = experiment.run_reference()
+    _check_finite(reference)
+    _check_counts(runs, reference.data.global_batch)
+    if tolerance is None:
+        tolerance = choose_tolerance(reference.model.compute_dtypes)
+    results = {}
+    for result in experiment.run(runs):
+        if result.failure is not None and result.run.kind == TFSCALE:
+            raise failed_run(result)
+        results[result.run] = result
+    differences = {
+        run: compare_outcomes(reference, results[run].workers) for run in runs if results[run].failure is None
+    }
+    rows = [row for run in runs for row in _rows(results[run], differences.get(run, {}), tolerance)]
+    control = _run_control(experiment, reference, rows)
+    findings = {
+        run: _finding(results[run], reference, differing, tolerance, control)
+        for run, sizes in differences.items()
+        if (differing := {name: d.size for name, d in sizes.items() if d.size > tolerance})
+    }
+    steps = reference.data.num_steps
+    return ParityReport(
+        title=f"{script.build} on {script.data}, {script.epochs} epoch{_s(script.epochs)} of "
+        f"{steps} step{_s(steps)}, global batch {reference.data.global_batch}",
+        tolerance=tolerance,
+        rows=tuple(rows),
+        causes=_causes(findings),
+        notes=_notes(reference),
+    )
+
+
+def _check_finite(reference: Outcome) -> None:
+    for name, array in reference.arrays[WEIGHTS].items():
+        if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+            raise ParityError(
+                "The script must train to finite weights on one device.\n"
+                f"Received: NaN or infinity in {name!r}. Lower the learning rate, or look for the "
+                "step that overflows: nothing can be compared with NaN."
+            )
+
+
+def _check_counts(runs: Sequence[RunSpec], global_batch: int) -> None:
+    largest = max(run.num_replicas for run in runs)
+    if largest > global_batch:
+        raise ParityError(
+            f"`num_replicas` and `workers` must be at most the global batch ({global_batch}).\n"
+            f"Received: {largest}. Compare fewer replicas, or let `data` give larger batches."
+        )
+
+
+def _rows(result: RunResult, differences: Mapping[str, Difference], tolerance: float) -> list[ParityRow]:
+    promised = result.run.kind == TFSCALE
+    if result.failure is not None:
+        crash = result.failure.first_line
+        return [ParityRow(str(result.run), "run", math.inf, crash, CRASHED, promised)]
+    return [
+        ParityRow(
+            str(result.run),
+            quantity,
+            difference.size,
+            difference.where,
+            EQUAL if difference.size <= tolerance else DIFFERS,
+            promised,
+        )
+        for quantity, difference in differences.items()
+    ]
+
+
+def _run_control(experiment: Experiment, reference: Outcome, rows: Sequence[ParityRow]) -> dict[str, float]:
+    """How far rounding alone takes plain Keras from the reference; empty when nobody asks."""
+    if all(row.verdict == EQUAL for row in rows if row.promised):
+        return {}
+    [result] = experiment.run([RunSpec(CONTROL)])
+    if result.failure is not None:
+        raise failed_run(result)
+    differences = compare_outcomes(reference, result.workers)
+    return {quantity: difference.size for quantity, difference in differences.items()}
+
+
+def _finding(
+    result: RunResult,
+    reference: Outcome,
+    differing: Mapping[str, float],
+    tolerance: float,
+    control: Mapping[str, float],
+) -> Finding:
+    return Finding(
+        num_replicas=result.run.num_replicas,
+        differing=differing,
+        tolerance=tolerance,
+        model=result.workers[0].model,
+        data=reference.data,
+        same_data=all(o.data.digest == reference.data.digest for o in result.workers),
+        control=control,
+    )
+
+
+def _causes(findings: Mapping[RunSpec, Finding]) -> tuple[str, ...]:
+    """The likeliest cause of each run's difference, once for all runs that share it."""
+    runs_by_cause: dict[str, list[str]] = {}
+    for run, finding in findings.items():
+        name = likeliest_cause if run.kind == TFSCALE else cause_under_keras
+        runs_by_cause.setdefault(name(finding), []).append(str(run))
+    return tuple(f"Likeliest cause ({'; '.join(runs)}): {cause}" for cause, runs in runs_by_cause.items())
+
+
+def _notes(reference: Outcome) -> tuple[str, ...]:
+    notes = []
+    if reference.model.random_off:
+        notes.append(
+            f"switched off in every run: {', '.join(reference.model.random_off)}. Each replica "
+            "draws random numbers of its own, by design, so they cannot equal one replica's."
+        )
+    if reference.model.random_on:
+        notes.append(
+            f"left on, because only Keras's own random layers can be switched off: "
+            f"{', '.join(reference.model.random_on)}."
+        )
+    return tuple(notes)
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
