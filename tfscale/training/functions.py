@@ -13,7 +13,13 @@ import keras
 import tensorflow as tf
 
 from tfscale.training.all_reduce import all_gather, replica_id
-from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, split_global_batch
+from tfscale.training.inputs import (
+    LocalReplicas,
+    ReplicaBatch,
+    local_replicas,
+    split_global_batch,
+    unsplit_batch,
+)
 from tfscale.training.xla import run_compiled
 
 Logs = dict[str, Any]
@@ -116,23 +122,36 @@ class StepRunner:
 
     def _as_replica_batches(self, batch: Any) -> Any:
         """What an iterator yields is split already; `predict_on_batch` hands over a whole batch."""
-        if any(isinstance(part, ReplicaBatch) for part in (batch if isinstance(batch, tuple) else (batch,))):
-            return batch
-        return split_global_batch(_as_tensors(batch), self._replicas)
+        is_split = any(isinstance(part, ReplicaBatch | tf.distribute.DistributedValues) for part in _parts(batch))
+        return batch if is_split else split_global_batch(_as_tensors(batch), self._replicas)
 
     def _with_own_part(self, replica_step: Callable[[ReplicaBatch], Any]) -> Callable[[Any], Any]:
-        """Picks a replica's own batch, which arrives as one of a tuple, or chosen by TF from a `PerReplica`."""
+        """Picks a replica's own batch: one of a tuple, or chosen by TF already from what it distributed itself."""
 
         def run(batch: Any) -> Any:
-            if not isinstance(batch, ReplicaBatch):
-                batch = batch[replica_id() - self._replicas.first]
-            return replica_step(batch._replace(data=_without_optionals(batch.data)))
+            parts = _parts(batch)
+            if isinstance(parts[0], ReplicaBatch):
+                own = parts[replica_id() - self._replicas.first] if len(parts) > 1 else parts[0]
+            else:
+                own = unsplit_batch(batch)
+            return replica_step(own._replace(data=_without_optionals(own.data)))
 
         return run
 
     def _first_replica(self, outputs: Any) -> Any:
         """All replicas return the same sums."""
         return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], outputs)
+
+
+def _parts(batch: Any) -> tuple[Any, ...]:
+    """The batches of the local replicas, where the input split them; else whatever the user's batch consists of."""
+    if isinstance(batch, ReplicaBatch):
+        return (batch,)
+    return tuple(keras.tree.flatten(batch)) if not _is_tuple_of_replica_batches(batch) else batch
+
+
+def _is_tuple_of_replica_batches(batch: Any) -> bool:
+    return isinstance(batch, tuple) and all(isinstance(part, ReplicaBatch) for part in batch)
 
 
 def _as_tensors(batch: Any) -> Any:

@@ -26,8 +26,8 @@ class ReplicaBatch(NamedTuple):
     """`x`, `(x, y)` or `(x, y, sample_weight)` with this replica's rows."""
     num_examples: tf.Tensor
     """Rows in `data`, an int64 scalar; may be 0."""
-    global_examples: tf.Tensor
-    """Rows of the whole global batch, an int64 scalar."""
+    global_examples: tf.Tensor | None
+    """Rows of the whole global batch, an int64 scalar; None where the replicas have yet to add up theirs."""
 
 
 class LocalReplicas(NamedTuple):
@@ -87,6 +87,12 @@ def split_global_batch(data: Any, replicas: LocalReplicas) -> tuple[ReplicaBatch
     return tuple(batches)
 
 
+def unsplit_batch(data: Any) -> ReplicaBatch:
+    """Wraps what a replica gets from a dataset that the user distributed: the global batch is not known here."""
+    rows = _num_rows(next(leaf for leaf in tf.nest.flatten(data) if _has_rows(leaf)))
+    return ReplicaBatch(data, tf.cast(rows, tf.int64), None)
+
+
 def _has_rows(leaf: Any) -> bool:
     return isinstance(leaf, tf.Tensor | tf.SparseTensor | tf.RaggedTensor) and leaf.shape.rank != 0
 
@@ -124,13 +130,9 @@ class GlobalBatches(tf.distribute.DistributedDataset):
         self._strategy = strategy
         self.global_spec = dataset.element_spec
         is_tuple = isinstance(dataset.element_spec, tuple)
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-        self._dataset = (
-            dataset.map(lambda *element: split_global_batch(element if is_tuple else element[0], self._replicas))
-            .prefetch(tf.data.AUTOTUNE)
-            .with_options(options)
-        )
+        self._dataset = dataset.map(
+            lambda *element: split_global_batch(element if is_tuple else element[0], self._replicas)
+        ).prefetch(tf.data.AUTOTUNE)
 
     @property
     def element_spec(self) -> Any:
