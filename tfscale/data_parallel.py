@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.errors import BatchError
+from tfscale.errors import BatchError, DeviceError
 from tfscale.training.batch_norm import choose_batch_norm
 from tfscale.training.inputs import worker_rank
 from tfscale.training.model import prepare
@@ -62,6 +62,11 @@ class DataParallel:
     ):
         _check_batches(per_replica_batch, global_batch)
         choose_batch_norm(batch_norm, per_replica_batch=1, reference_batch=1)
+        if strategy is not None and devices != "auto":
+            raise DeviceError(
+                "`devices` and `strategy` exclude each other: a strategy has its devices.\n"
+                f"Received: devices={devices!r} and a {type(strategy).__name__}. Leave one of them out."
+            )
         self._strategy = make_strategy(devices) if strategy is None else adopt_strategy(strategy)
         if global_batch is None:
             self._global_batch = int(per_replica_batch or 0) * self.num_replicas

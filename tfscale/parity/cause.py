@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from tfscale.parity.outcome import (
     EPOCH_METRICS,
     EVALUATE,
-    OPTIMIZER_STATE,
     PREDICT,
-    WEIGHTS,
     DataFacts,
     ModelFacts,
 )
@@ -85,16 +83,12 @@ _RULES: tuple[Rule, ...] = (
         "and leave out what depends on time or on threads.",
     ),
     (
-        lambda finding: finding.only(WEIGHTS, OPTIMIZER_STATE) and bool(finding.model.batch_norm),
-        "Predictions and metrics are equal, so what differs has no influence on them: most often a "
-        "bias in front of BatchNormalization, whose gradient is nothing but rounding and which an "
-        "adaptive optimizer scales up. Leave it out with use_bias=False.",
-    ),
-    (
         _explained_by_rounding,
         "Float rounding that training amplifies: plain Keras on one device, started from weights "
-        "one rounding away, ends as far from the reference. So nothing is shown either way; verify "
-        "with fewer steps, a smaller learning rate, or keras.config.set_floatx('float64').",
+        "one rounding away, ends as far from the reference. (The usual amplifier is Adam or the "
+        "like on a bias in front of BatchNormalization, whose gradient is nothing but rounding.) So "
+        "nothing is shown either way: verify with keras.config.set_floatx('float64') in the script, "
+        "or with fewer steps.",
     ),
     (
         lambda finding: bool(finding.model.random_on),

@@ -66,14 +66,12 @@ def perform(request: Request) -> Outcome:
         global_batch=request.script.global_batch,
     )
     keras.utils.set_random_seed(request.script.seed)
-    scope = contextlib.nullcontext() if strategy is None else strategy.scope()
-    with scope:
+    with contextlib.nullcontext() if strategy is None else strategy.scope():
         model = _check_model(build(), request.script.build)
     if request.run.kind == TFSCALE:
         dp = DataParallel(global_batch=user_data.facts.global_batch, strategy=strategy)
         model = dp.prepare(model)
-    with scope if request.run.kind == KERAS else contextlib.nullcontext():
-        return _train(model, user_data, request)
+    return _train(model, user_data, request)
 
 
 def _train(model: keras.Model, user_data: UserData, request: Request) -> Outcome:

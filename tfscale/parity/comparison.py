@@ -1,8 +1,7 @@
 """How far is a run from the reference?"""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,18 +15,11 @@ _TOLERANCES = {"bfloat16": 8e-2, "float16": 1e-2, "float32": 1e-5, "float64": 1e
 # the tolerance of 1e-5, what is then passed over is a tenth of one float32 rounding of that one.
 _FLOOR = 1e-3
 
+# Two differences that are nothing but rounding are alike within this factor.
+_ALIKE = 10.0
 
-@dataclass(frozen=True)
-class Difference:
-    """The largest difference between two runs in one quantity.
-
-    Args:
-        size: Relative; infinite when shapes or finiteness differ.
-        where: Name of the array with the largest difference.
-    """
-
-    size: float
-    where: str
+Differences = dict[str, dict[str, float]]
+"""Relative differences by quantity and by name of the array."""
 
 
 def choose_tolerance(compute_dtypes: Sequence[str]) -> float:
@@ -43,36 +35,34 @@ def choose_tolerance(compute_dtypes: Sequence[str]) -> float:
     return max((_TOLERANCES.get(dtype, 1e-5) for dtype in compute_dtypes), default=1e-5)
 
 
-def compare_outcomes(reference: Outcome, workers: Sequence[Outcome]) -> dict[str, Difference]:
-    """Returns the largest difference of each quantity, over all workers of a run.
+def compare_outcomes(reference: Outcome, workers: Sequence[Outcome]) -> Differences:
+    """Returns how far each array of each quantity is from the reference, over all workers of a run.
 
     Args:
         reference: The outcome of the reference.
         workers: The outcomes of the run's workers.
     """
     return {
-        quantity: max(
-            (
-                largest_difference(
-                    worker.arrays[quantity],
-                    reference.arrays[quantity],
-                    with_floor=quantity in (WEIGHTS, OPTIMIZER_STATE),
-                )
-                for worker in workers
-            ),
-            key=lambda difference: difference.size,
+        quantity: _largest_of_each(
+            array_differences(
+                worker.arrays[quantity],
+                reference.arrays[quantity],
+                with_floor=quantity in (WEIGHTS, OPTIMIZER_STATE),
+            )
+            for worker in workers
         )
         for quantity in QUANTITIES
         if any(outcome.arrays[quantity] for outcome in (reference, *workers))
     }
 
 
-def largest_difference(ours: Mapping[str, np.ndarray], reference: NamedArrays, *, with_floor: bool) -> Difference:
-    """Returns the largest relative difference of corresponding arrays.
+def array_differences(ours: NamedArrays, reference: NamedArrays, *, with_floor: bool) -> dict[str, float]:
+    """Returns the relative difference of each array from its counterpart.
 
-    For an array a and its reference b: max|a - b| / max(max|b|, floor), the largest over arrays.
-    Integers and booleans, such as counters, must be the same. Two NaNs in one place are the same.
-    Where the replicas hold different copies, the one that differs most counts.
+    For an array a and its reference b: max|a - b| / max(max|b|, floor). Integers and booleans, such
+    as counters, must be the same: their difference is 0 or infinite. Two NaNs in one place are the
+    same; other values that are not finite, and other shapes, are infinitely far apart. Where the
+    replicas hold different copies, the one that differs most counts.
 
     Args:
         ours: Arrays by name; as many as in `reference`, in the same order.
@@ -83,21 +73,66 @@ def largest_difference(ours: Mapping[str, np.ndarray], reference: NamedArrays, *
 
     Example:
         >>> import numpy as np
-        >>> largest_difference(
+        >>> array_differences(
         ...     {"a": np.array([1.0, 2.0]), "b": np.array([4.0])},
         ...     {"a": np.array([1.0, 2.5]), "b": np.array([4.0])},
         ...     with_floor=False,
         ... )
-        Difference(size=0.2, where='a')
+        {'a': 0.2, 'b': 0.0}
     """
     if len(ours) != len(reference):
-        return Difference(math.inf, f"{len(ours)} arrays instead of {len(reference)}")
+        return {f"{len(ours)} arrays instead of {len(reference)}": math.inf}
     floor = _FLOOR * _largest_value(reference) if with_floor else 0.0
-    differences = [
-        Difference(_relative(array, expected, floor), name)
+    return {
+        name: _relative(array, expected, floor)
         for array, (name, expected) in zip(ours.values(), reference.items(), strict=True)
-    ]
-    return max(differences, key=lambda difference: difference.size, default=Difference(0.0, ""))
+    }
+
+
+def largest(differences: Mapping[str, float]) -> tuple[float, str]:
+    """Returns the size and the name of the largest difference; the first of several."""
+    name = max(differences, key=differences.__getitem__)
+    return differences[name], name
+
+
+def arrays_without_influence(run: Differences, control: Differences, tolerance: float) -> dict[str, list[str]]:
+    """Names the arrays that differ though nothing that the model computes does, by quantity.
+
+    The gradient of such an array is nothing but rounding: most often a bias in front of
+    BatchNormalization. It is told by two signs together: all metrics and predictions are equal, and
+    plain Keras on one device, started one rounding away, moves the array about as far.
+
+    Args:
+        run: Differences of a run from the reference.
+        control: Differences of the control run from the reference.
+        tolerance: The relative difference up to which arrays count as equal.
+
+    Example:
+        >>> run = {"weights": {"kernel": 1e-7, "bias": 3e-4}, "predict": {"output": 2e-7}}
+        >>> control = {"weights": {"kernel": 1e-7, "bias": 2e-4}, "predict": {"output": 1e-7}}
+        >>> arrays_without_influence(run, control, 1e-5)
+        {'weights': ['bias']}
+    """
+    state = (WEIGHTS, OPTIMIZER_STATE)
+    if any(largest(sizes)[0] > tolerance for name, sizes in run.items() if name not in state):
+        return {}
+    found = {
+        quantity: [
+            name
+            for name, size in run.get(quantity, {}).items()
+            if tolerance < size <= _ALIKE * control.get(quantity, {}).get(name, 0.0)
+        ]
+        for quantity in state
+    }
+    return {quantity: names for quantity, names in found.items() if names}
+
+
+def _largest_of_each(several: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    result: dict[str, float] = {}
+    for differences in several:
+        for name, size in differences.items():
+            result[name] = max(size, result.get(name, 0.0))
+    return result
 
 
 def _largest_value(arrays: NamedArrays) -> float:

@@ -1,22 +1,21 @@
 """`verify`: does this script give the same result on N replicas as on one?"""
 
 import logging
-import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tfscale.errors import ParityError
-from tfscale.parity.cause import Finding, cause_under_keras, likeliest_cause
-from tfscale.parity.comparison import Difference, choose_tolerance, compare_outcomes
-from tfscale.parity.experiment import IN_RUN, Experiment, RunResult, failed_run
+from tfscale.parity.comparison import choose_tolerance
+from tfscale.parity.experiment import IN_RUN, Experiment, failed_run
+from tfscale.parity.judgement import any_promise_broken, judge
 from tfscale.parity.outcome import WEIGHTS, Outcome
-from tfscale.parity.report import CRASHED, DIFFERS, EQUAL, ParityReport, ParityRow
+from tfscale.parity.report import ParityReport
 from tfscale.parity.request import Script
 from tfscale.parity.run_spec import CONTROL, TFSCALE, RunSpec, choose_runs
 from tfscale.parity.target import find_target
@@ -44,7 +43,10 @@ def verify(
     run is in a process of its own on logical CPUs, starts from the reference's weights and sees the
     same examples in the same order. Per array, with a from the run and b from the reference, the
     difference is max|a - b| / max|b|; per quantity it is the largest over arrays. (For weights and
-    optimizer state, an array's max|b| counts as at least a thousandth of the largest one's.)
+    optimizer state, an array's max|b| counts as at least a thousandth of the largest one's.) When
+    something differs, one more run of plain Keras on one device, from weights one rounding away,
+    shows how far rounding alone goes. Weights that differ no more than that, while all metrics and
+    predictions are equal, have no influence: they are listed and not counted.
 
     What is changed to make runs comparable, in all of them alike: arrays are not shuffled; a
     `tf.data.Dataset` is read once and kept in memory, so it must fit, and repeats its first epoch;
@@ -155,30 +157,18 @@ def _compare(experiment: Experiment, runs: Sequence[RunSpec], script: Script, to
     _check_counts(runs, reference.data.global_batch)
     if tolerance is None:
         tolerance = choose_tolerance(reference.model.compute_dtypes)
-    results = {}
+    found = {}
     for result in experiment.run(runs):
         if result.failure is not None and result.run.kind == TFSCALE:
             raise failed_run(result)
-        results[result.run] = result
-    differences = {
-        run: compare_outcomes(reference, results[run].workers) for run in runs if results[run].failure is None
-    }
-    rows = [row for run in runs for row in _rows(results[run], differences.get(run, {}), tolerance)]
-    control = _run_control(experiment, reference, rows)
-    findings = {
-        run: _finding(results[run], reference, differing, tolerance, control)
-        for run, sizes in differences.items()
-        if (differing := {name: d.size for name, d in sizes.items() if d.size > tolerance})
-    }
-    steps = reference.data.num_steps
-    return ParityReport(
-        title=f"{script.build} on {script.data}, {script.epochs} epoch{_s(script.epochs)} of "
-        f"{steps} step{_s(steps)}, global batch {reference.data.global_batch}",
-        tolerance=tolerance,
-        rows=tuple(rows),
-        causes=_causes(findings),
-        notes=_notes(reference),
-    )
+        found[result.run] = result
+    results = [found[run] for run in runs]
+    control = None
+    if any_promise_broken(reference, results, tolerance):
+        [control] = experiment.run([RunSpec(CONTROL)])
+        if control.failure is not None:
+            raise failed_run(control)
+    return judge(script, reference, results, control, tolerance)
 
 
 def _check_finite(reference: Outcome) -> None:
@@ -192,84 +182,9 @@ def _check_finite(reference: Outcome) -> None:
 
 
 def _check_counts(runs: Sequence[RunSpec], global_batch: int) -> None:
-    largest = max(run.num_replicas for run in runs)
-    if largest > global_batch:
+    most = max(run.num_replicas for run in runs)
+    if most > global_batch:
         raise ParityError(
             f"`num_replicas` and `workers` must be at most the global batch ({global_batch}).\n"
-            f"Received: {largest}. Compare fewer replicas, or let `data` give larger batches."
+            f"Received: {most}. Compare fewer replicas, or let `data` give larger batches."
         )
-
-
-def _rows(result: RunResult, differences: Mapping[str, Difference], tolerance: float) -> list[ParityRow]:
-    promised = result.run.kind == TFSCALE
-    if result.failure is not None:
-        crash = result.failure.first_line
-        return [ParityRow(str(result.run), "run", math.inf, crash, CRASHED, promised)]
-    return [
-        ParityRow(
-            str(result.run),
-            quantity,
-            difference.size,
-            difference.where,
-            EQUAL if difference.size <= tolerance else DIFFERS,
-            promised,
-        )
-        for quantity, difference in differences.items()
-    ]
-
-
-def _run_control(experiment: Experiment, reference: Outcome, rows: Sequence[ParityRow]) -> dict[str, float]:
-    """How far rounding alone takes plain Keras from the reference; empty when nobody asks."""
-    if all(row.verdict == EQUAL for row in rows if row.promised):
-        return {}
-    [result] = experiment.run([RunSpec(CONTROL)])
-    if result.failure is not None:
-        raise failed_run(result)
-    differences = compare_outcomes(reference, result.workers)
-    return {quantity: difference.size for quantity, difference in differences.items()}
-
-
-def _finding(
-    result: RunResult,
-    reference: Outcome,
-    differing: Mapping[str, float],
-    tolerance: float,
-    control: Mapping[str, float],
-) -> Finding:
-    return Finding(
-        num_replicas=result.run.num_replicas,
-        differing=differing,
-        tolerance=tolerance,
-        model=result.workers[0].model,
-        data=reference.data,
-        same_data=all(o.data.digest == reference.data.digest for o in result.workers),
-        control=control,
-    )
-
-
-def _causes(findings: Mapping[RunSpec, Finding]) -> tuple[str, ...]:
-    """The likeliest cause of each run's difference, once for all runs that share it."""
-    runs_by_cause: dict[str, list[str]] = {}
-    for run, finding in findings.items():
-        name = likeliest_cause if run.kind == TFSCALE else cause_under_keras
-        runs_by_cause.setdefault(name(finding), []).append(str(run))
-    return tuple(f"Likeliest cause ({'; '.join(runs)}): {cause}" for cause, runs in runs_by_cause.items())
-
-
-def _notes(reference: Outcome) -> tuple[str, ...]:
-    notes = []
-    if reference.model.random_off:
-        notes.append(
-            f"switched off in every run: {', '.join(reference.model.random_off)}. Each replica "
-            "draws random numbers of its own, by design, so they cannot equal one replica's."
-        )
-    if reference.model.random_on:
-        notes.append(
-            f"left on, because only Keras's own random layers can be switched off: "
-            f"{', '.join(reference.model.random_on)}."
-        )
-    return tuple(notes)
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"

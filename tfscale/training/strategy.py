@@ -79,7 +79,7 @@ def make_strategy(
         timeout_s: Seconds that a collective waits for its peers before the step fails; None waits for ever.
 
     Returns:
-        A strategy; `isinstance` of TensorFlow's class holds.
+        A strategy; `isinstance` of TensorFlow's class holds. The same arguments give the same object.
 
     Raises:
         DeviceError: When devices are unknown, mixed, or cannot be chosen for a job of several workers.
@@ -92,7 +92,6 @@ def make_strategy(
         >>> strategy.num_replicas_in_sync
         1
     """
-    check_versions(keras.__version__, tf.__version__, keras.backend.backend())
     cluster = resolve_cluster() if cluster is None else cluster
     names = choose_devices(devices, _logical_devices()) if cluster.num_workers == 1 else _worker_devices(devices)
     choice = choose_communication(
@@ -102,26 +101,35 @@ def make_strategy(
         virtual_gpus=_has_virtual_gpus(),
         requested=communication,
     )
-    options = tf.distribute.experimental.CommunicationOptions(
-        bytes_per_pack=bytes_per_pack or 0,
-        timeout_seconds=timeout_s,
-        implementation=_IMPLEMENTATIONS[choice.implementation],
-    )
-    if cluster.num_workers == 1:
-        strategy = tf.distribute.MirroredStrategy(names)
-        set_communication_options(strategy, options)
-    else:
-        strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(cluster), communication_options=options)
-    _log.info(
-        "%d replica(s): %d worker(s) (from %s) with %s; collectives: %s, because %s",
-        strategy.num_replicas_in_sync,
-        cluster.num_workers,
-        cluster.source,
-        ", ".join(names),
-        choice.implementation,
-        choice.reason,
-    )
-    return adopt_strategy(strategy)
+    key = (cluster, tuple(names), choice.implementation, bytes_per_pack, timeout_s)
+    if key not in _MADE:
+        _log.info(
+            "%d worker(s) (from %s), each with %s; collectives: %s, because %s",
+            cluster.num_workers,
+            cluster.source,
+            ", ".join(names),
+            choice.implementation,
+            choice.reason,
+        )
+        options = tf.distribute.experimental.CommunicationOptions(
+            bytes_per_pack=bytes_per_pack or 0,
+            timeout_seconds=timeout_s,
+            implementation=_IMPLEMENTATIONS[choice.implementation],
+        )
+        _MADE[key] = adopt_strategy(_new_strategy(cluster, names, options))
+    return _MADE[key]
+
+
+# TensorFlow's collectives fail when two strategies of one process share devices.
+_MADE: dict[Any, tf.distribute.Strategy] = {}
+
+
+def _new_strategy(cluster: ClusterSpec, names: Sequence[str], options: Any) -> tf.distribute.Strategy:
+    if cluster.num_workers > 1:
+        return tf.distribute.MultiWorkerMirroredStrategy(_resolver(cluster), communication_options=options)
+    strategy = tf.distribute.MirroredStrategy(names)
+    set_communication_options(strategy, options)
+    return strategy
 
 
 def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
@@ -133,6 +141,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
     Raises:
         DeviceError: For any other strategy, or anything that is no strategy.
     """
+    check_versions(keras.__version__, tf.__version__, keras.backend.backend())
     supported = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
     if not isinstance(strategy, supported):
         raise DeviceError(
