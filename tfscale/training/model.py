@@ -183,6 +183,9 @@ class PreparedModel:
                     _check_batch_size(given["batch_size"], self._global_batch)
             elif name == "fit":
                 expect_global_batch(self._strategy, self._global_batch)
+                if isinstance(given["x"], tf.data.Dataset):
+                    # Keras warns of its own default where a dataset has an order already.
+                    given.setdefault("shuffle", False)
             try:
                 return method(*arguments.args, **arguments.kwargs)
             except tf.errors.InvalidArgumentError as error:

@@ -1,0 +1,103 @@
+"""Every example runs, and ends with the result that it is there to show."""
+
+import ast
+import re
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.examples.cases_examples import EXAMPLES
+from tests.processes import run_case, run_workers
+from tfscale import resolve_cluster
+
+RUN = "tests.examples.cases_examples:run_script"
+SCRIPTS = ("fit_digits.py", "absl_flags.py", "multi_worker.py", "custom_loop.py")
+# What the scripts share, and the demo.
+OTHERS = ("demo.py", "digits_training.py", "digits_dataset.py")
+
+# Keras warns of its own default, `shuffle=True`, whenever `fit` gets a dataset.
+keras_default = pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
+
+
+@keras_default
+def test_fit_digits():
+    printed = run_case(RUN, args=("fit_digits.py",))
+    replicas, accuracy = re.search(r"^(\d) replicas: .*test accuracy (\S+)$", printed, re.MULTILINE).groups()
+    assert replicas == "4"
+    assert float(accuracy) > 0.9
+
+
+@keras_default
+def test_absl_flags():
+    printed = run_case(RUN, args=("absl_flags.py", "--replicas=3", "--global_batch=50", "--epochs=3"))
+    assert "Epoch 3/3" in printed
+    # 1500 examples are 30 batches of 50.
+    assert "30/30" in printed
+    replicas, accuracy = re.search(r"^(\d) replicas: .*test accuracy (\S+)$", printed, re.MULTILINE).groups()
+    assert replicas == "3"
+    assert float(accuracy) > 0.85
+
+
+@keras_default
+def test_multi_worker(tmp_path):
+    alone = run_case(RUN, args=("multi_worker.py",))
+    model = tmp_path / "digits.keras"
+    chief, other = run_workers(RUN, 2, args=("multi_worker.py", "--save", str(model)))
+    assert chief.splitlines()[-1].startswith("worker 0 of 2: ")
+    # The chief alone shows progress.
+    assert len(other.splitlines()) == 1
+    results = [re.search(r"^worker . of .: (.*)$", each, re.MULTILINE)[1] for each in (chief, other)]
+    assert results[0] == results[1]
+    loss, accuracy = map(float, re.findall(r"[\d.]+", results[0]))
+    loss_alone = float(re.search(r"^worker 0 of 1: loss ([\d.]+)", alone, re.MULTILINE)[1])
+    # Its ReLUs let two float32 runs drift apart.
+    assert loss == pytest.approx(loss_alone, rel=0.02)
+    assert accuracy > 0.9
+    assert model.stat().st_size > 10_000
+
+
+def test_multi_worker_shows_the_tf_config_of_both_workers():
+    docstring = ast.get_docstring(ast.parse((EXAMPLES / "multi_worker.py").read_text()))
+    specs = [resolve_cluster({"TF_CONFIG": value}) for value in re.findall(r"TF_CONFIG='(.*?)'", docstring, re.DOTALL)]
+    assert [spec.rank for spec in specs] == [0, 1]
+    assert specs[0].workers == specs[1].workers
+    assert specs[0].num_workers == 2
+
+
+def test_custom_loop_ends_with_one_replicas_weights(tmp_path):
+    files = {count: tmp_path / f"{count}.weights.h5" for count in (1, 3)}
+    printed = {count: run_case(RUN, args=("custom_loop.py", str(count), str(file))) for count, file in files.items()}
+    assert printed[3] == printed[1]
+    assert float(re.search(r"test accuracy (\S+)", printed[3])[1]) > 0.85
+    expected, weights = _arrays(files[1]), _arrays(files[3])
+    assert len(expected) == 4
+    for name, array in expected.items():
+        np.testing.assert_allclose(weights[name], array, rtol=0, atol=1e-5 * np.abs(array).max(), err_msg=name)
+
+
+def _arrays(file):
+    arrays = {}
+    with h5py.File(file) as content:
+        content.visititems(lambda name, item: arrays.update({name: item[()]} if isinstance(item, h5py.Dataset) else {}))
+    return arrays
+
+
+def test_every_script_is_known_here():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SCRIPTS, *OTHERS}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script_is_short(name):
+    assert len((EXAMPLES / name).read_text().splitlines()) < 60
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, *OTHERS])
+def test_readme_names_every_script(name):
+    assert f"({name})" in (EXAMPLES / "README.md").read_text()
+
+
+def test_readme_commands_run_scripts_that_exist():
+    named = re.findall(r"python (examples/\S+\.py)", (EXAMPLES / "README.md").read_text())
+    assert {name.removeprefix("examples/") for name in named} >= {*SCRIPTS, "demo.py"}
+    assert [name for name in named if not (EXAMPLES.parent / name).is_file()] == []

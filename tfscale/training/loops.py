@@ -1,0 +1,63 @@
+"""How does a training loop of one's own take an exact step?
+
+The pieces that `fit` stands on, for a loop that does without it: split a global batch, run a function on every replica,
+reduce sums and counts (`all_reduce.py`), and hand the reduced gradients to an optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.training.all_reduce import replica_id
+from tfscale.training.inputs import ReplicaBatch, local_replicas, split_global_batch
+from tfscale.training.optimizers import gradients_reduced, reduce_gradients_once
+
+
+def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[ReplicaBatch], Any], batch: Any) -> Any:
+    """Runs `function` on every replica, each with its rows of a global batch.
+
+    Call it inside a `tf.function`. All workers must call it with the same batch.
+
+    Args:
+        strategy: From `make_strategy`.
+        function: Takes a `ReplicaBatch` and returns tensors that are equal on all replicas, such as reduced ones.
+        batch: Nested structure of tensors `[batch, ...]`; any number of rows.
+
+    Returns:
+        What `function` returned.
+
+    Example:
+        >>> import tensorflow as tf, tfscale
+        >>> from tfscale.training.all_reduce import global_mean
+        >>> from tfscale.training.loops import run_on_replicas
+        >>> strategy = tfscale.make_strategy(devices=1)
+        >>> def mean(own):
+        ...     return global_mean(tf.reduce_mean(own.data), own.num_examples)
+        >>> float(run_on_replicas(strategy, mean, tf.constant([1.0, 2.0, 6.0])))
+        3.0
+    """
+    replicas = local_replicas(strategy)
+    parts = split_global_batch(batch, replicas)
+    results = strategy.run(lambda: function(parts[replica_id() - replicas.first]))
+    return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
+
+
+def apply_reduced(
+    optimizer: keras.optimizers.Optimizer, gradients: Sequence[Any], variables: Sequence[keras.Variable]
+) -> None:
+    """Updates `variables` with gradients of the global batch, on every replica alike.
+
+    To be called by every replica. Without it, Keras would reduce once more and make the update N times too large.
+
+    Args:
+        optimizer: Made and built under the strategy's scope.
+        gradients: Already reduced, as by `all_reduce_sum`; equal on all replicas.
+        variables: One per gradient.
+    """
+    reduce_gradients_once(optimizer)
+    with gradients_reduced():
+        optimizer.apply(list(gradients), list(variables))
