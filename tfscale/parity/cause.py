@@ -14,8 +14,6 @@ from tfscale.parity.outcome import (
     ModelFacts,
 )
 
-_SMALL = 100.0
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -24,7 +22,6 @@ class Finding:
     Args:
         num_replicas: Replicas of the run.
         differing: Size of the difference, by quantity, where it is above the tolerance.
-        tolerance: The relative difference up to which runs count as equal.
         model: Facts about the model in this run.
         data: Facts about the data of the reference.
         same_data: Whether the run saw the reference's data.
@@ -34,7 +31,6 @@ class Finding:
 
     num_replicas: int
     differing: Mapping[str, float]
-    tolerance: float
     model: ModelFacts
     data: DataFacts
     same_data: bool
@@ -50,7 +46,7 @@ def likeliest_cause(finding: Finding) -> str:
 
     Example:
         >>> data = DataFacts(global_batch=8, num_steps=2, batches=(8,), digest="")
-        >>> finding = Finding(2, {"evaluate": 0.1}, 1e-5, ModelFacts(), data, True, {})
+        >>> finding = Finding(2, {"evaluate": 0.1}, ModelFacts(), data, True, {})
         >>> print(likeliest_cause(finding))
         Training is equal and only metrics differ: a metric of your own whose variables are not ...
     """
@@ -91,6 +87,12 @@ _RULES: tuple[Rule, ...] = (
         "or with fewer steps.",
     ),
     (
+        lambda finding: finding.model.averages_micro_steps,
+        "`use_ema` with `gradient_accumulation_steps`: plain Keras moves the average on every micro-step, "
+        "though the weights did not move; tfscale moves it once per update, on one replica too. Compare "
+        "without one of the two.",
+    ),
+    (
         lambda finding: bool(finding.model.random_on),
         "These layers draw random numbers and could not be switched off: {random}. Each replica "
         "draws a stream of its own, so they cannot equal one replica's; let `build` leave them out "
@@ -120,11 +122,6 @@ _RULES: tuple[Rule, ...] = (
     (
         lambda finding: bool(finding.model.num_added_losses),
         "An add_loss term that is neither a sum nor a mean over the examples of a batch.",
-    ),
-    (
-        lambda finding: max(finding.differing.values()) <= _SMALL * finding.tolerance,
-        "Float rounding over many steps: the difference is small. Verify with fewer steps, or give "
-        "a larger `tolerance`.",
     ),
     (
         lambda finding: True,

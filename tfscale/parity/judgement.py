@@ -123,7 +123,6 @@ def _cause(judged: _Judged, reference: Outcome, by_rounding: Differences, tolera
     finding = Finding(
         num_replicas=judged.result.run.num_replicas,
         differing=differing,
-        tolerance=tolerance,
         model=workers[0].model,
         data=reference.data,
         same_data=all(outcome.data.digest == reference.data.digest for outcome in workers),

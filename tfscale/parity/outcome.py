@@ -34,6 +34,7 @@ class ModelFacts:
         random_on: Random layers that could not be switched off.
         num_added_losses: Terms that `add_loss` made.
         clips: Whether the optimizer clips gradients.
+        averages_micro_steps: Whether the optimizer accumulates gradients and averages weights.
         compute_dtypes: The dtypes that its layers compute in.
     """
 
@@ -43,6 +44,7 @@ class ModelFacts:
     random_on: tuple[str, ...] = ()
     num_added_losses: int = 0
     clips: bool = False
+    averages_micro_steps: bool = False
     compute_dtypes: tuple[str, ...] = ("float32",)
 
 

@@ -45,7 +45,7 @@ def choose_runs(num_replicas: Sequence[int], *, workers: int | None, against: st
     """Returns the runs to compare with the reference, in the order of the table.
 
     Args:
-        num_replicas: Replica counts of runs in one process.
+        num_replicas: Replica counts of runs in one process; none are needed beside `workers`.
         workers: Worker processes of one more run; None for no such run.
         against: `"keras"` to add plain Keras under tf.distribute for each run of several replicas.
 
@@ -57,7 +57,8 @@ def choose_runs(num_replicas: Sequence[int], *, workers: int | None, against: st
         ['tfscale, 1 replica', 'tfscale, 2 replicas', 'keras, 2 replicas']
     """
     counts = tuple(num_replicas) if isinstance(num_replicas, Sequence) else (num_replicas,)
-    if not counts or not all(map(_is_count, counts)) or len(set(counts)) != len(counts):
+    nothing = not counts and workers is None
+    if nothing or not all(map(_is_count, counts)) or len(set(counts)) != len(counts):
         raise ParityError(
             "`num_replicas` must be positive integers, each once.\n"
             f"Received: num_replicas={num_replicas!r}. Give the counts to compare, such as (2, 3)."

@@ -102,5 +102,8 @@ def _facts(model: keras.Model, random_off: tuple[str, ...], random_on: tuple[str
         random_on=random_on,
         num_added_losses=_tf_private.count_added_losses(model),
         clips=any(getattr(inner, name, None) is not None for name in _CLIPPING),
+        averages_micro_steps=bool(
+            getattr(inner, "use_ema", False) and getattr(inner, "gradient_accumulation_steps", None)
+        ),
         compute_dtypes=tuple(sorted({layer.compute_dtype for layer in layers})),
     )

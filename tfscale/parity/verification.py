@@ -107,7 +107,7 @@ def verify(
         True
     """
     runs = choose_runs(num_replicas, workers=workers, against=against)
-    _check_numbers(global_batch=global_batch, epochs=epochs, timeout_s=timeout_s)
+    _check_numbers(global_batch=global_batch, epochs=epochs, seed=seed, timeout_s=timeout_s)
     _check_tolerance(tolerance)
     if IN_RUN in os.environ:
         raise ParityError(
@@ -133,11 +133,15 @@ def _log_start(run: RunSpec) -> None:
     _log.info("running %s", run)
 
 
-def _check_numbers(*, global_batch: int | None, epochs: int, timeout_s: float) -> None:
-    for name, value in (("global_batch", global_batch), ("epochs", epochs)):
-        if not (name == "global_batch" and value is None) and (type(value) is not int or value < 1):
+def _check_numbers(*, global_batch: int | None, epochs: int, seed: int, timeout_s: float) -> None:
+    counts = {"epochs": epochs} if global_batch is None else {"epochs": epochs, "global_batch": global_batch}
+    for name, value in counts.items():
+        if type(value) is not int or value < 1:
             raise ParityError(f"`{name}` must be a positive integer.\nReceived: {name}={value!r}.")
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or timeout_s <= 0:
+    # What NumPy takes.
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise ParityError(f"`seed` must be an integer from 0 to 2**32 - 1.\nReceived: seed={seed!r}.")
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0:
         raise ParityError(f"`timeout_s` must be a positive number of seconds.\nReceived: timeout_s={timeout_s!r}.")
 
 

@@ -1,0 +1,102 @@
+"""Scripts as users write them, without a word of tfscale."""
+
+import os
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+LAYERS = keras.layers
+
+
+def convnet():
+    """BatchNormalization over all rows, clipping of the whole gradient, dropout."""
+    model = keras.Sequential(
+        [
+            keras.Input((6, 6, 1)),
+            LAYERS.Conv2D(4, 3, use_bias=False),
+            LAYERS.BatchNormalization(),
+            LAYERS.ReLU(),
+            LAYERS.Flatten(),
+            LAYERS.Dropout(0.5),
+            LAYERS.Dense(3, activation="softmax"),
+        ]
+    )
+    optimizer = keras.optimizers.SGD(0.05, momentum=0.9, clipnorm=0.3)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def images():
+    """An uneven last batch, 10 of 24, and a shuffle that only `verify` seeds."""
+    x = np.random.normal(size=(82, 6, 6, 1)).astype("float32")
+    y = np.random.randint(0, 3, 82)
+    return tf.data.Dataset.from_tensor_slices((x, y)).shuffle(82).batch(24)
+
+
+def biased_convnet():
+    """A bias in front of BatchNormalization: its gradient is nothing but rounding."""
+    model = keras.Sequential(
+        [keras.Input((6, 6, 1)), LAYERS.Conv2D(4, 3), LAYERS.BatchNormalization(), LAYERS.Flatten(), LAYERS.Dense(3)]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss)
+    return model
+
+
+class SumOfPairs(keras.Model):
+    """Its own `train_step` has a loss over pairs of examples, which no replica sees all of."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = LAYERS.Dense(2)
+
+    def call(self, x):
+        return self.dense(x)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            out = self(x, training=True)
+            gap = out[:, None] - out[None, :]
+            loss = tf.reduce_mean(tf.square(out - y)) + tf.reduce_mean(tf.square(gap))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+def pairs():
+    model = SumOfPairs()
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return model
+
+
+def rows():
+    return {
+        "x": np.random.normal(size=(40, 3)).astype("float32"),
+        "y": np.random.normal(size=(40, 2)).astype("float32"),
+        "batch_size": 16,
+    }
+
+
+def not_compiled():
+    return keras.Sequential([keras.Input((3,)), LAYERS.Dense(2)])
+
+
+def diverging():
+    model = not_compiled()
+    model.compile(keras.optimizers.SGD(1e30), "mse")
+    return model
+
+
+def failing():
+    raise KeyError("on purpose")
+
+
+def sleeping():
+    time.sleep(600)
+
+
+def dying():
+    print("last words", flush=True)
+    os._exit(7)
