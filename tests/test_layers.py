@@ -11,12 +11,13 @@ from tests.repository import LIBRARY, ROOT, library_files
 BELOW = {
     "errors": set(),
     "cluster": {"errors"},
-    "training": {"errors", "cluster"},
-    "data_parallel": {"errors", "cluster", "training"},
-    "parity": {"errors", "cluster", "training", "data_parallel"},
-    "cli": {"errors", "cluster", "training", "data_parallel", "parity"},
+    "scaling": {"errors"},
+    "training": {"errors", "cluster", "scaling"},
+    "data_parallel": {"errors", "cluster", "scaling", "training"},
+    "parity": {"errors", "cluster", "scaling", "training", "data_parallel"},
+    "cli": {"errors", "cluster", "scaling", "training", "data_parallel", "parity"},
     "__main__": {"cli"},
-    "__init__": {"errors", "cluster", "training", "data_parallel", "parity"},
+    "__init__": {"errors", "cluster", "scaling", "training", "data_parallel", "parity"},
 }
 USES_TENSORFLOW = {"training", "data_parallel", "parity"}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}

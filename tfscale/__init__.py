@@ -26,10 +26,14 @@ if TYPE_CHECKING:
         DeviceError,
         ModelError,
         ParityError,
+        ScalingError,
         TfscaleError,
         VersionError,
     )
     from tfscale.parity.verification import verify
+    from tfscale.scaling.batch_plan import BatchPlan
+    from tfscale.scaling.hyperparameters import scale_hyperparameters
+    from tfscale.scaling.rules import LinearRule, NoRule, ScalingRule, SqrtRule
     from tfscale.training.model import prepare
     from tfscale.training.strategy import make_strategy, simulate_replicas
 
@@ -37,19 +41,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchError",
+    "BatchPlan",
     "ClusterError",
     "ClusterSpec",
     "DataError",
     "DataParallel",
     "DeviceError",
+    "LinearRule",
     "ModelError",
+    "NoRule",
     "ParityError",
+    "ScalingError",
+    "ScalingRule",
+    "SqrtRule",
     "TfscaleError",
     "VersionError",
     "__version__",
     "make_strategy",
     "prepare",
     "resolve_cluster",
+    "scale_hyperparameters",
     "simulate_replicas",
     "verify",
 ]
@@ -58,18 +69,25 @@ __all__ = [
 # binds its name here, and `tfscale.verify` has to stay the function.
 _HOMES = {
     "BatchError": "tfscale.errors",
+    "BatchPlan": "tfscale.scaling.batch_plan",
     "ClusterError": "tfscale.errors",
     "ClusterSpec": "tfscale.cluster",
     "DataError": "tfscale.errors",
     "DataParallel": "tfscale.data_parallel",
     "DeviceError": "tfscale.errors",
+    "LinearRule": "tfscale.scaling.rules",
     "ModelError": "tfscale.errors",
+    "NoRule": "tfscale.scaling.rules",
     "ParityError": "tfscale.errors",
+    "ScalingError": "tfscale.errors",
+    "ScalingRule": "tfscale.scaling.rules",
+    "SqrtRule": "tfscale.scaling.rules",
     "TfscaleError": "tfscale.errors",
     "VersionError": "tfscale.errors",
     "make_strategy": "tfscale.training.strategy",
     "prepare": "tfscale.training.model",
     "resolve_cluster": "tfscale.cluster",
+    "scale_hyperparameters": "tfscale.scaling.hyperparameters",
     "simulate_replicas": "tfscale.training.strategy",
     "verify": "tfscale.parity.verification",
 }

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tfscale.errors import TfscaleError
+from tfscale.scaling import plan_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,14 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser; every subcommand sets `run`, a function of the parsed arguments."""
-    parser = argparse.ArgumentParser(
-        prog="tfscale", description="Train one Keras model on N replicas."
-    )
-    parser.add_argument(
-        "--version", action="version", version=f"tfscale {importlib.metadata.version('tfscale')}"
-    )
+    parser = argparse.ArgumentParser(prog="tfscale", description="Train one Keras model on N replicas.")
+    parser.add_argument("--version", action="version", version=f"tfscale {importlib.metadata.version('tfscale')}")
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_verify(subcommands)
+    _add_plan(subcommands)
     return parser
 
 
@@ -83,9 +81,7 @@ def _add_verify(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser
         metavar="N",
         help="compare a run on this many worker processes too",
     )
-    verify.add_argument(
-        "--epochs", type=_parse_count, default=1, metavar="N", help="epochs to train (default: 1)"
-    )
+    verify.add_argument("--epochs", type=_parse_count, default=1, metavar="N", help="epochs to train (default: 1)")
     verify.add_argument(
         "--global-batch",
         type=_parse_count,
@@ -105,6 +101,22 @@ def _run_verify(args: argparse.Namespace) -> int:
     from tfscale.parity.command import run
 
     return run(args)
+
+
+def _add_plan(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    plan = subcommands.add_parser(
+        "plan",
+        help="show what becomes of batch, rate and every step-counted knob on N replicas",
+        description="Derive both ways to train a recipe on N replicas: with its batch kept, and with the batch grown.",
+        epilog="Knows numbers only: it loads no TensorFlow, and looks at no device.",
+    )
+    plan_command.add_flags(plan)
+    plan.set_defaults(run=_run_plan)
+
+
+def _run_plan(args: argparse.Namespace) -> int:
+    print(plan_command.answer(args))
+    return 0
 
 
 def _parse_target(text: str) -> str:

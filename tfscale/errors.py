@@ -43,5 +43,9 @@ class ParityError(TfscaleError, ValueError):
     """`verify` cannot compare what it was given."""
 
 
+class ScalingError(TfscaleError, ValueError):
+    """A hyper-parameter cannot be re-derived: a bad ratio, rule or value, or one that was re-derived before."""
+
+
 class VersionError(TfscaleError, RuntimeError):
     """TensorFlow, Keras or the Keras backend is not one that tfscale supports."""

@@ -17,10 +17,7 @@ from tfscale.errors import ClusterError
 
 _NAME = "TF_CONFIG"
 _JOBS = ("chief", "worker")  # in the order of their ranks
-_EXAMPLE = (
-    '{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}, '
-    '"task": {"type": "worker", "index": 0}}'
-)
+_EXAMPLE = '{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 
 def read(environ: Mapping[str, str]) -> ClusterSpec | None:
@@ -46,9 +43,7 @@ def _parse(text: str) -> dict[str, Any]:
         config = json.loads(text)
     # The parser recurses once per level of nesting.
     except (ValueError, RecursionError) as error:
-        raise ClusterError(
-            f"`TF_CONFIG` must be JSON ({error}).\nReceived: {text!r}. {way_out}"
-        ) from error
+        raise ClusterError(f"`TF_CONFIG` must be JSON ({error}).\nReceived: {text!r}. {way_out}") from error
     if not isinstance(config, dict):
         raise ClusterError(f"`TF_CONFIG` must be a JSON object.\nReceived: {text!r}. {way_out}")
     return config

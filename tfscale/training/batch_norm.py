@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.share import current_share
 
 MODES = ("auto", "local", "synchronized")
 
@@ -66,9 +67,10 @@ def set_batch_norm(model: keras.Model, mode: str) -> None:
         mode: `"local"` or `"synchronized"`.
     """
     for layer in batch_norm_layers(model):
-        synchronised = mode == "synchronized" or layer.synchronized
-        moments = _global_moments(layer) if synchronised else _local_moments(layer)
-        _tf_private.replace_batch_moments(layer, moments)
+        if mode == "synchronized" or layer.synchronized:
+            _tf_private.replace_batch_moments(layer, _global_moments(layer))
+        else:
+            _tf_private.replace_batch_moments(layer, _tf_private.batch_moments(layer))
 
 
 def local_statistics(model: keras.Model, mode: str) -> list[keras.Variable]:
@@ -83,36 +85,20 @@ def local_statistics(model: keras.Model, mode: str) -> list[keras.Variable]:
     ]
 
 
-def _local_moments(layer: keras.layers.BatchNormalization) -> Moments:
-    def moments(inputs: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        mean, variance = _tf_private.batch_moments(layer)(inputs, mask)
-        if not _in_replica():
-            return mean, variance
-        # A replica without rows has no statistics: it keeps the moving ones, which is to leave them unchanged.
-        is_empty = tf.equal(tf.shape(inputs)[0], 0)
-        unchanged = (tf.cast(layer.moving_mean, mean.dtype), tf.cast(layer.moving_variance, variance.dtype))
-        return tf.where(is_empty, unchanged[0], mean), tf.where(is_empty, unchanged[1], variance)
-
-    return moments
-
-
 def _global_moments(layer: keras.layers.BatchNormalization) -> Moments:
     def moments(inputs: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        if not _in_replica():
+        share = current_share()
+        if share is None or share.num_replicas == 1:
             return _tf_private.batch_moments(layer)(inputs, mask)
-        return global_moments(inputs, _tf_private.reduction_axes(layer), mask)
+        return global_moments(
+            inputs, _tf_private.reduction_axes(layer), mask, is_counted=share.is_counted(inputs.dtype)
+        )
 
     return moments
-
-
-def _in_replica() -> bool:
-    """Whether there are other replicas to agree with; not so on one replica, or while shapes are inferred."""
-    context = tf.distribute.get_replica_context()
-    return context is not None and context.num_replicas_in_sync > 1
 
 
 def global_moments(
-    inputs: tf.Tensor, axes: Sequence[int], mask: tf.Tensor | None = None
+    inputs: tf.Tensor, axes: Sequence[int], mask: tf.Tensor | None = None, *, is_counted: tf.Tensor | float = 1.0
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and variance over the rows of all replicas, in one collective forward and one backward.
 
@@ -124,6 +110,7 @@ def global_moments(
         inputs: Float tensor; replicas may hold different numbers of rows, or none.
         axes: Axes to average over.
         mask: Optional, one rank less than `inputs`; False entries are left out.
+        is_counted: 1, or 0 for a replica whose rows are a stand-in.
 
     Returns:
         Mean and variance over `axes`, in the dtype and with the kept axes of `inputs`.
@@ -140,8 +127,8 @@ def global_moments(
     deviation = inputs - tf.reshape(tf.stop_gradient(mean), _kept_shape(inputs, axes))
     if mask is not None:
         deviation = tf.where(mask, deviation, tf.zeros_like(deviation))
-    squares = tf.reduce_sum(tf.square(deviation), axes)
-    count, mean64 = tf.cast(count, tf.float64), tf.cast(mean, tf.float64)
+    squares = tf.reduce_sum(tf.square(deviation), axes) * is_counted
+    count, mean64 = tf.cast(count * is_counted, tf.float64), tf.cast(mean, tf.float64)
     second = tf.cast(squares, tf.float64) + count * tf.square(mean64)
     counts, firsts, seconds = all_reduce_sum([count + tf.zeros_like(mean64), count * mean64, second])
     global_mean = tf.math.divide_no_nan(firsts, counts)

@@ -102,6 +102,8 @@ class StepRunner:
         def one_step(batch: Any) -> Any:
             def replica_step(own: ReplicaBatch) -> Any:
                 outputs = run_compiled(self._model, lambda: self._model.predict_step(own.data))
+                if self._replicas.total > 1:
+                    outputs = tf.nest.map_structure(lambda value: value[: own.num_examples], outputs)
                 return tf.nest.map_structure(all_gather, outputs) if several_workers else outputs
 
             outputs = self._strategy.run(self._with_own_part(replica_step), args=(batch,))
@@ -134,7 +136,9 @@ class StepRunner:
                 own = parts[replica_id() - self._replicas.first] if len(parts) > 1 else parts[0]
             else:
                 own = unsplit_batch(batch)
-            return replica_step(own._replace(data=_without_optionals(own.data)))
+            # Nothing of the step may run when the data have ended: an update would happen without a batch.
+            with tf.control_dependencies([] if tf.executing_eagerly() else tf.nest.flatten(own)):
+                return replica_step(own._replace(data=_without_optionals(own.data)))
 
         return run
 

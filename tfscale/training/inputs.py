@@ -23,9 +23,9 @@ class ReplicaBatch(NamedTuple):
     """The rows of one replica, and what it must know of the others."""
 
     data: Any
-    """`x`, `(x, y)` or `(x, y, sample_weight)` with this replica's rows."""
+    """`x`, `(x, y)` or `(x, y, sample_weight)` with this replica's rows, or with a stand-in for none."""
     num_examples: tf.Tensor
-    """Rows in `data`, an int64 scalar; may be 0."""
+    """Rows that count, an int64 scalar; 0 when `data` holds a stand-in."""
     global_examples: tf.Tensor | None
     """Rows of the whole global batch, an int64 scalar; None where the replicas have yet to add up theirs."""
 
@@ -61,13 +61,17 @@ def worker_rank(strategy: tf.distribute.Strategy) -> int:
     return resolver.task_id + (chiefs if resolver.task_type == "worker" else 0)
 
 
-def split_global_batch(data: Any, replicas: LocalReplicas) -> tuple[ReplicaBatch, ...]:
+def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = True) -> tuple[ReplicaBatch, ...]:
     """Splits a global batch into the batches of this process's replicas.
+
+    A batch smaller than N leaves replicas without rows. Many kernels cannot compute on none (oneDNN's convolution
+    returns a wrong shape, cuDNN's recurrent layers refuse), so such a replica gets one row that does not count.
 
     Args:
         data: Nested structure of tensors `[batch, ...]` (dense, sparse or ragged), scalars or optionals; the last
             two go to every replica as they are.
         replicas: Which replicas to make batches for.
+        stand_in: Whether a replica without rows gets one that does not count, or an empty batch.
 
     Returns:
         One `ReplicaBatch` per local replica.
@@ -82,9 +86,19 @@ def split_global_batch(data: Any, replicas: LocalReplicas) -> tuple[ReplicaBatch
     batches = []
     for replica in replicas.ids:
         start, stop = rows * replica // replicas.total, rows * (replica + 1) // replicas.total
-        part = tf.nest.map_structure(functools.partial(_take_rows, start=start, stop=stop), data)
+        bounds = _with_stand_in(start, stop, rows) if stand_in else (start, stop)
+        part = tf.nest.map_structure(functools.partial(_take_rows, start=bounds[0], stop=bounds[1]), data)
         batches.append(ReplicaBatch(part, tf.cast(stop - start, tf.int64), tf.cast(rows, tf.int64)))
     return tuple(batches)
+
+
+def _with_stand_in(start: Any, stop: Any, rows: Any) -> tuple[Any, Any]:
+    """At least one row, borrowed from a neighbour where the replica has none of its own."""
+    if isinstance(rows, int):
+        start = min(start, rows - 1)
+        return start, max(stop, start + 1)
+    start = tf.minimum(start, rows - 1)
+    return start, tf.maximum(stop, start + 1)
 
 
 def unsplit_batch(data: Any) -> ReplicaBatch:

@@ -24,7 +24,8 @@ def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[Replic
 
     Args:
         strategy: From `make_strategy`.
-        function: Takes a `ReplicaBatch` and returns tensors that are equal on all replicas, such as reduced ones.
+        function: Takes a `ReplicaBatch`, whose rows may be none when the batch has fewer than N, and returns tensors
+            that are equal on all replicas, such as reduced ones.
         batch: Nested structure of tensors `[batch, ...]`; any number of rows.
 
     Returns:
@@ -41,7 +42,7 @@ def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[Replic
         3.0
     """
     replicas = local_replicas(strategy)
-    parts = split_global_batch(batch, replicas)
+    parts = split_global_batch(batch, replicas, stand_in=False)
     results = strategy.run(lambda: function(parts[replica_id() - replicas.first]))
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 

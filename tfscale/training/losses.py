@@ -63,7 +63,9 @@ class GlobalLoss(keras.losses.Loss):
         masked = any(_tf_private.keras_mask(value) is not None for value in (y_pred, values))
         if not masked and not (weighted and sample_weight is not None):
             return local
-        denominator = _Count(values)(y_true, y_pred, sample_weight if weighted else None)
+        denominator = _Count(values)(y_true, y_pred, sample_weight if weighted else None) * share.is_counted(
+            values.dtype
+        )
         (total,) = all_reduce_sum([denominator])
         return local * tf.math.divide_no_nan(denominator, total * share.weight)
 
@@ -111,6 +113,7 @@ def gather_rows(rows: Any, share: Share) -> Any:
     """
     if rows is None:
         return None
+    rows = rows[: tf.cast(share.num_examples, tf.int64)]
     gathered = tf.stop_gradient(all_gather(rows))
     end = share.first_row + tf.shape(rows, out_type=tf.int64)[0]
     return tf.concat([gathered[: share.first_row], rows, gathered[end:]], axis=0)

@@ -13,10 +13,29 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.training.share import Share
+
 
 def local_metric_states(model: keras.Model) -> list[tf.Tensor]:
     """This replica's metric states, in the order of `model.metrics_variables`."""
     return [tf.convert_to_tensor(variable.value) for variable in model.metrics_variables]
+
+
+@contextlib.contextmanager
+def unchanged_by_stand_in(model: keras.Model, share: Share) -> Iterator[None]:
+    """Takes back what the metrics counted meanwhile, if this replica's only row is a stand-in."""
+    if share.num_replicas == 1:
+        yield
+        return
+    before = local_metric_states(model)
+    yield
+
+    def restore() -> tf.Tensor:
+        for variable, state in zip(model.metrics_variables, before, strict=True):
+            variable.assign(state)
+        return tf.constant(0)
+
+    tf.cond(share.num_examples > 0, lambda: tf.constant(0), restore)
 
 
 @contextlib.contextmanager

@@ -9,13 +9,13 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ScalingError
-from tfscale.scaling import check_ratio, rate_factor, resolve_rule
-
-Schedule = keras.optimizers.schedules.LearningRateSchedule
+from tfscale.scaling import resolve_rule
+from tfscale.scaling.ratio import check_ratio, plain
+from tfscale.scaling.rules import rate_factor
 
 
 @keras.saving.register_keras_serializable("tfscale")
-class ReplicaSchedule(Schedule):
+class ReplicaSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """A schedule of the reference run, for a batch that is `batch_ratio` times larger.
 
     `rate(t) = m(p) * schedule(p)` with the position `p = t * batch_ratio` in steps of the reference run, and the
@@ -70,9 +70,9 @@ class ReplicaSchedule(Schedule):
         is_plain = isinstance(self.schedule, float)
         return {
             "schedule": self.schedule if is_plain else keras.saving.serialize_keras_object(self.schedule),
-            "batch_ratio": _plain(self.batch_ratio),
+            "batch_ratio": plain(self.batch_ratio),
             "rule": self.rule if isinstance(self.rule, str) else self.factor,
-            "warmup_steps": _plain(self.warmup_steps),
+            "warmup_steps": plain(self.warmup_steps),
         }
 
     @classmethod
@@ -85,7 +85,7 @@ class ReplicaSchedule(Schedule):
 
 
 @keras.saving.register_keras_serializable("tfscale")
-class StepDecay(Schedule):
+class StepDecay(keras.optimizers.schedules.LearningRateSchedule):
     """The rate falls by a factor at regular intervals.
 
     `rate(t) = initial_learning_rate * multiplier ^ floor(t / interval)`
@@ -136,7 +136,7 @@ class StepDecay(Schedule):
 
 
 def _check_schedule(schedule: Any) -> Any:
-    if isinstance(schedule, Schedule):
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         _refuse_compensated(schedule)
         return schedule
     if isinstance(schedule, int | float) and not isinstance(schedule, bool) and 0 <= schedule < float("inf"):
@@ -147,7 +147,7 @@ def _check_schedule(schedule: Any) -> Any:
     )
 
 
-def _refuse_compensated(schedule: Schedule) -> None:
+def _refuse_compensated(schedule: keras.optimizers.schedules.LearningRateSchedule) -> None:
     """Refuses a `ReplicaSchedule` at any depth: stretched twice, a schedule would run r times too fast."""
     if isinstance(schedule, ReplicaSchedule):
         raise ScalingError(
@@ -156,7 +156,7 @@ def _refuse_compensated(schedule: Schedule) -> None:
             "schedule, and the ratio from its reference batch to the final batch."
         )
     for inner in vars(schedule).values():
-        if isinstance(inner, Schedule):
+        if isinstance(inner, keras.optimizers.schedules.LearningRateSchedule):
             _refuse_compensated(inner)
 
 
@@ -168,7 +168,3 @@ def _check_warmup(warmup_steps: Any) -> Fraction:
             f"Received: warmup_steps={warmup_steps!r}. Use 0 for no warm-up."
         )
     return Fraction(warmup_steps)
-
-
-def _plain(number: Fraction) -> int | float:
-    return int(number) if number.denominator == 1 else float(number)

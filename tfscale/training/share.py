@@ -33,6 +33,10 @@ class Share(NamedTuple):
     weights_gradients: bool = False
     """Whether the gradients of this step are still those of the unweighted loss, as in a user's `train_step`."""
 
+    def is_counted(self, dtype: tf.DType) -> tf.Tensor:
+        """1 when the replica has rows of its own, 0 when it computes on a stand-in."""
+        return tf.cast(self.num_examples > 0, dtype)
+
 
 def make_share(num_examples: tf.Tensor, global_examples: tf.Tensor) -> Share:
     """The share of the replica in whose context this is called, for a batch split by `inputs.split_global_batch`."""

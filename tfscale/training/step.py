@@ -5,7 +5,8 @@ The forward and backward pass on its own rows, one reduction, and the same updat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -50,7 +51,7 @@ def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> 
     Gradients are weighted and reduced where the user's step hands them to an optimizer.
     """
     share = _share_of(batch)
-    with in_share(share._replace(weights_gradients=True)), global_loss_attributes(model):
+    with in_share(share._replace(weights_gradients=True)), _as_on_one_replica(model, share):
         logs = model.train_step(batch.data)
     return _global_logs(model, logs, share, local_statistics(model, batch_norm))
 
@@ -58,7 +59,7 @@ def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> 
 def own_test_step(model: keras.Model, batch: ReplicaBatch) -> Logs:
     """As `test_step` for a class that defines its own."""
     share = _share_of(batch)
-    with in_share(share), global_loss_attributes(model):
+    with in_share(share), _as_on_one_replica(model, share):
         logs = model.test_step(batch.data)
     return _global_logs(model, logs, share, [])
 
@@ -105,10 +106,15 @@ def _default_train_step(
 def _forward(model: keras.Model, data: Any, share: Share, *, training: bool) -> tf.Tensor:
     """The loss of this replica's rows by the convention of `share.py`; metrics are updated on the way."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    with metrics.unchanged_by_stand_in(model, share):
+        return _forward_on_rows(model, x, y, sample_weight, share, training=training)
+
+
+def _forward_on_rows(
+    model: keras.Model, x: Any, y: Any, sample_weight: Any, share: Share, *, training: bool
+) -> tf.Tensor:
     y_pred = _tf_private.call_model(model, x, training=training)
     loss = _tf_private.compute_loss(model, x, y, y_pred, sample_weight, training=training)
-    # A mean over no rows is NaN; what it would add to sums over replicas is nothing.
-    loss = tf.where(share.num_examples > 0, loss, tf.zeros_like(loss))
     _tf_private.loss_tracker(model).update_state(_mean_entry(loss, share), sample_weight=share.num_examples)
     model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
     return loss
@@ -138,6 +144,13 @@ def _weighted(variable: keras.Variable, share: Share) -> tf.Tensor:
 def _assign(variables: Sequence[keras.Variable], values: Sequence[tf.Tensor]) -> None:
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
+
+
+@contextlib.contextmanager
+def _as_on_one_replica(model: keras.Model, share: Share) -> Iterator[None]:
+    """Lets a user's own step compute losses and metrics as its author meant them."""
+    with global_loss_attributes(model), metrics.unchanged_by_stand_in(model, share):
+        yield
 
 
 def _global_logs(model: keras.Model, logs: Any, share: Share, statistics: Sequence[keras.Variable]) -> Logs:

@@ -1,0 +1,178 @@
+"""What does a recipe become on N replicas, both ways: with the batch kept, and with the batch grown?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from tfscale.errors import BatchError, ScalingError
+from tfscale.scaling.batch_plan import BatchPlan
+from tfscale.scaling.hyperparameters import scale_hyperparameters
+from tfscale.scaling.knob import ScaledKnob
+from tfscale.scaling.optimizer_table import BASE_KNOBS, OPTIMIZERS, OptimizerLaws
+from tfscale.scaling.ratio import plain
+from tfscale.scaling.rules import ScalingRule, resolve_rule
+from tfscale.scaling.step_counts import scale_batch_norm_momentum
+from tfscale.scaling.warmup import count_warmup_steps
+
+BATCH_NORM_MOMENTUM = 0.99  # Keras's default.
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What was tuned for one replica, and for how long it runs.
+
+    Args:
+        optimizer: The class's name, as Keras spells it.
+        knobs: The values of those of its knobs that differ from Keras's defaults.
+        rule: The rule of the rate.
+        epochs: Length of the run; None when it is not known.
+        warmup_epochs: As `count_warmup_steps`.
+        decay_steps: Length of its learning-rate schedule in steps; None when it has none.
+        has_batch_norm: Whether the model has BatchNormalization.
+
+    Raises:
+        ScalingError: When the optimizer has no such knob.
+    """
+
+    optimizer: str
+    knobs: Mapping[str, Any]
+    rule: Any = "auto"
+    epochs: float | None = None
+    warmup_epochs: Any = "auto"
+    decay_steps: int | None = None
+    has_batch_norm: bool = False
+
+    def __post_init__(self) -> None:
+        known = {"learning_rate", *self.laws.knobs, *BASE_KNOBS}
+        for name, value in self.knobs.items():
+            if name not in known:
+                raise ScalingError(
+                    f"{self.optimizer} must have the knob that is given.\n"
+                    f"Received: {name}={value!r}. Its own are {', '.join(['learning_rate', *self.laws.knobs])}."
+                )
+
+    @property
+    def laws(self) -> OptimizerLaws:
+        """What is known about its optimizer."""
+        return OPTIMIZERS[self.optimizer]
+
+    @property
+    def resolved_rule(self) -> ScalingRule:
+        """The rule of the rate, with "auto" answered."""
+        defaults = {name: default for name, (default, _) in self.laws.knobs.items()}
+        return resolve_rule(self.rule, auto=self.laws.rule({**defaults, **self.knobs}))
+
+
+@dataclass(frozen=True)
+class Way:
+    """The recipe on N replicas, one way.
+
+    Args:
+        title: "keep the batch" or "grow the batch".
+        batches: How a step is divided.
+        num_examples: Examples in an epoch.
+        warmup_steps: Length of the warm-up in its own steps.
+        knobs: Every hyper-parameter, before and after.
+    """
+
+    title: str
+    batches: BatchPlan
+    num_examples: int
+    warmup_steps: Fraction
+    knobs: tuple[ScaledKnob, ...]
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps of one epoch, a smaller last one included."""
+        return self.batches.steps_per_epoch(self.num_examples)
+
+
+def derive_ways(
+    recipe: Recipe,
+    *,
+    num_examples: int,
+    num_replicas: int,
+    per_replica_batch: int | None = None,
+    global_batch: int | None = None,
+    reference_batch: int | None = None,
+    micro_batch: int | None = None,
+) -> tuple[Way | None, Way]:
+    """Returns what becomes of a recipe with the batch kept, and with the batch grown.
+
+    Kept, the reference batch is split over the replicas. Grown, each replica takes `per_replica_batch`; with a
+    `global_batch` all take that, or, when it is the reference batch itself, each of them takes as many.
+
+    Args:
+        recipe: The recipe.
+        num_examples: Examples in an epoch.
+        num_replicas: Replicas.
+        per_replica_batch: Examples of one replica in one step.
+        global_batch: Examples of all, in its place.
+        reference_batch: The batch that the recipe was tuned for, by default the one that is given.
+        micro_batch: Most examples of one pass on one replica.
+
+    Returns:
+        The kept one, None when its batch is smaller than the number of replicas; and the grown one.
+
+    Raises:
+        BatchError: When the batches are none, or not exactly one of the two is given.
+        ScalingError: When the recipe cannot be re-derived.
+    """
+    if (per_replica_batch is None) == (global_batch is None):
+        raise BatchError(
+            "Exactly one of `per_replica_batch` and `global_batch` must be given.\n"
+            f"Received: per_replica_batch={per_replica_batch!r}, global_batch={global_batch!r}. "
+            "Give the batch that the recipe was tuned for as reference_batch."
+        )
+    given = BatchPlan(per_replica_batch=per_replica_batch, global_batch=global_batch, num_replicas=num_replicas)
+    reference = BatchPlan(global_batch=reference_batch or given.reference_batch, num_replicas=1).global_batch
+    if global_batch == reference:
+        per_replica_batch, global_batch = reference, None
+    grown = BatchPlan(
+        per_replica_batch=per_replica_batch,
+        global_batch=global_batch,
+        num_replicas=num_replicas,
+        micro_batch=micro_batch,
+        reference_batch=reference,
+    )
+    kept = None
+    if reference >= num_replicas:
+        kept = BatchPlan(global_batch=reference, num_replicas=num_replicas, micro_batch=micro_batch)
+    return (
+        None if kept is None else _derive_way("keep the batch", kept, recipe, num_examples),
+        _derive_way("grow the batch", grown, recipe, num_examples),
+    )
+
+
+def _derive_way(title: str, batches: BatchPlan, recipe: Recipe, num_examples: int) -> Way:
+    ratio = batches.batch_ratio
+    warmup_steps = count_warmup_steps(
+        recipe.warmup_epochs,
+        rule=recipe.resolved_rule,
+        ratio=ratio,
+        reference_batch=batches.reference_batch,
+        examples_per_epoch=num_examples,
+    )
+    config = dict(recipe.knobs, use_ema=bool({"ema_momentum", "ema_overwrite_frequency"} & recipe.knobs.keys()))
+    scaled = scale_hyperparameters(
+        {"class_name": recipe.optimizer, "config": config}, ratio, rule=recipe.rule, warmup_steps=warmup_steps
+    )
+    knobs = [knob for knob in scaled.knobs if knob.name in recipe.knobs or _is_set(knob)]
+    if recipe.decay_steps is not None:
+        steps = plain(recipe.decay_steps / ratio)
+        reason = "the schedule s is evaluated at step * r"
+        knobs.insert(1, ScaledKnob("schedule", "steps", recipe.decay_steps, steps, "/ r", reason))
+    if recipe.has_batch_norm:
+        moving = scale_batch_norm_momentum(BATCH_NORM_MOMENTUM, ratio)
+        knobs.append(
+            ScaledKnob("BatchNormalization momentum", moving.unit, moving.old, moving.new, moving.rule, moving.reason)
+        )
+    return Way(title, batches, num_examples, warmup_steps / ratio, tuple(knobs))
+
+
+def _is_set(knob: ScaledKnob) -> bool:
+    """Whether a knob that was not given has an effect by default; one of 0 is switched off."""
+    return knob.old != 0

@@ -1,0 +1,124 @@
+"""`tfscale plan`: its flags, and what it answers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from tfscale.scaling.cautions import find_cautions
+from tfscale.scaling.derivation import Recipe, derive_ways
+from tfscale.scaling.optimizer_table import OPTIMIZERS
+from tfscale.scaling.plan_report import describe_plan, plan_to_json
+from tfscale.scaling.rules import RULE_NAMES
+
+# The knobs that have a flag, with what the flag says.
+_KNOBS = {
+    "learning_rate": "the recipe's learning rate",
+    "momentum": "momentum of SGD, RMSprop or Muon",
+    "beta_1": "decay of the average of gradients",
+    "beta_2": "decay of the average of squared gradients",
+    "rho": "the same, as RMSprop and Adadelta call it",
+    "epsilon": "the optimizer's epsilon",
+    "weight_decay": "decoupled weight decay",
+    "ema_momentum": "decay of the average of weights, if there is one",
+    "ema_overwrite_frequency": "steps between overwriting the weights by their average",
+}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the subcommand to its parser."""
+    parser.add_argument("--examples", type=_count, required=True, metavar="N", help="examples in an epoch")
+    batch = parser.add_mutually_exclusive_group(required=True)
+    batch.add_argument("--per-replica-batch", type=_count, metavar="N", help="examples of one replica in one step")
+    batch.add_argument("--global-batch", type=_count, metavar="N", help="examples of all replicas in one step")
+    parser.add_argument(
+        "--reference-batch",
+        type=_count,
+        metavar="N",
+        help="the batch the recipe was tuned for (default: the one given)",
+    )
+    parser.add_argument("--replicas", type=_count, required=True, metavar="N", help="copies of the model")
+    parser.add_argument("--micro-batch", type=_count, metavar="N", help="most examples of one pass on one replica")
+    parser.add_argument(
+        "--optimizer",
+        type=str.lower,
+        choices=sorted(name.lower() for name in OPTIMIZERS),
+        default="sgd",
+        metavar="NAME",
+        help="a class of keras.optimizers, in any case (default: sgd)",
+    )
+    parser.add_argument("--rule", choices=RULE_NAMES, default="auto", help="how the rate grows (default: auto)")
+    for name, text in _KNOBS.items():
+        kind = _count if name == "ema_overwrite_frequency" else _number
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="X", help=f"{text} (default: Keras's)")
+    parser.add_argument("--decay-steps", type=_count, metavar="N", help="length of the recipe's schedule, in its steps")
+    parser.add_argument("--epochs", type=_number, metavar="N", help="length of the run")
+    parser.add_argument(
+        "--warmup-epochs",
+        type=_epochs,
+        default="auto",
+        metavar="N",
+        help="epochs from the recipe's rate to the new one (default: 5 with rule linear, else 0)",
+    )
+    parser.add_argument("--batch-norm", action="store_true", help="the model has BatchNormalization")
+    parser.add_argument("--json", action="store_true", help="print an object of JSON in place of the table")
+
+
+def answer(args: argparse.Namespace) -> str:
+    """Returns what the subcommand prints.
+
+    Args:
+        args: With every flag that `add_flags` adds.
+
+    Raises:
+        BatchError: When the batches contradict each other.
+        ScalingError: When the recipe cannot be re-derived.
+    """
+    optimizer = next(name for name in OPTIMIZERS if name.lower() == args.optimizer)
+    recipe = Recipe(
+        optimizer,
+        {name: getattr(args, name) for name in _KNOBS if getattr(args, name) is not None},
+        rule=args.rule,
+        epochs=args.epochs,
+        warmup_epochs=args.warmup_epochs,
+        decay_steps=args.decay_steps,
+        has_batch_norm=args.batch_norm,
+    )
+    kept, grown = derive_ways(
+        recipe,
+        num_examples=args.examples,
+        num_replicas=args.replicas,
+        per_replica_batch=args.per_replica_batch,
+        global_batch=args.global_batch,
+        reference_batch=args.reference_batch,
+        micro_batch=args.micro_batch,
+    )
+    cautions = {way.title: find_cautions(recipe, way) for way in (kept, grown) if way is not None}
+    if kept is None:
+        batch, replicas = grown.batches.reference_batch, grown.batches.num_replicas
+        cautions["keep the batch"] = (f"{batch} examples cannot be split over {replicas} replicas.",)
+    if args.json:
+        return json.dumps(plan_to_json(recipe, kept, grown, cautions), indent=2)
+    return describe_plan(recipe, kept, grown, cautions)
+
+
+def _count(text: str) -> int:
+    count = int(text) if text.isdecimal() and text.isascii() else 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive integer. Received: {text!r}")
+    return count
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number, 0 or more. Received: {text!r}")
+    return number
+
+
+def _epochs(text: str) -> Any:
+    return text if text == "auto" else _number(text)
