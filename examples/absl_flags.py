@@ -1,8 +1,9 @@
-"""Train handwritten digits from a script with absl flags.
+"""Train handwritten digits from a script with absl flags: on one device, on N replicas or on several workers.
 
-    python examples/absl_flags.py --replicas=2 --global_batch=64 --epochs=4
+    python examples/absl_flags.py --epochs=4
+    python examples/absl_flags.py --simulate_replicas=4 --per_replica_batch=32 --examples_per_epoch=1500
 
-`--replicas` counts GPUs where there are any, and logical CPUs otherwise.
+`--simulate_replicas` makes logical CPUs where there are no GPUs. Several workers find each other through TF_CONFIG.
 """
 
 import keras
@@ -12,8 +13,7 @@ from keras import layers
 
 import tfscale
 
-_REPLICAS = flags.DEFINE_integer("replicas", 2, "Devices to train on.", lower_bound=1)
-_GLOBAL_BATCH = flags.DEFINE_integer("global_batch", 64, "Examples per step.", lower_bound=1)
+tfscale.flags.define(global_batch=64, seed=1)
 _EPOCHS = flags.DEFINE_integer("epochs", 4, "Passes over the training data.", lower_bound=1)
 _LEARNING_RATE = flags.DEFINE_float("learning_rate", 0.1, "SGD's learning rate.", lower_bound=0.0)
 
@@ -33,18 +33,17 @@ def build_model():
 def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments: {argv[1:]}")
-    tfscale.simulate_replicas(_REPLICAS.value)
-    dp = tfscale.DataParallel(global_batch=_GLOBAL_BATCH.value, devices=_REPLICAS.value, seed=1)
-    logging.info("%d replicas, global batch %d", dp.num_replicas, dp.global_batch)
+    dp = tfscale.flags.data_parallel()
     with dp.scope():
         model = dp.prepare(build_model())
         model.compile(
-            optimizer=keras.optimizers.SGD(_LEARNING_RATE.value, momentum=0.9),
+            optimizer=dp.optimizer(keras.optimizers.SGD(_LEARNING_RATE.value, momentum=0.9)),
             loss="sparse_categorical_crossentropy",
             metrics=["accuracy"],
         )
-    train_data = load_digits("train").cache().shuffle(1500).batch(dp.global_batch)
-    model.fit(train_data, epochs=_EPOCHS.value, verbose=2)
+    logging.info("%s", dp)
+    train_data = load_digits("train").cache().shuffle(1500, seed=1).batch(dp.global_batch)
+    model.fit(train_data, epochs=_EPOCHS.value, callbacks=dp.callbacks(), verbose=2 if dp.is_chief else 0)
     loss, accuracy = model.evaluate(load_digits("test").batch(dp.global_batch), verbose=0)
     print(f"{dp.num_replicas} replicas: test loss {loss:.4f}, test accuracy {accuracy:.4f}")
 

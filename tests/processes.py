@@ -85,9 +85,7 @@ def run_workers(
     """
     addresses = tuple(f"127.0.0.1:{port}" for port in _free_ports(num_workers))
     specs = [ClusterSpec(addresses, rank) for rank in range(num_workers)]
-    calls = [
-        (target, tuple(args), {**(env or {}), "TF_CONFIG": spec.to_tf_config()}) for spec in specs
-    ]
+    calls = [(target, tuple(args), {**(env or {}), "TF_CONFIG": spec.to_tf_config()}) for spec in specs]
     return _run(calls, timeout_s)
 
 
@@ -130,9 +128,7 @@ class _Case:
 
 
 @contextlib.contextmanager
-def _started(
-    directory: Path, target: str, args: tuple[Any, ...], env: dict[str, str]
-) -> Iterator[_Case]:
+def _started(directory: Path, target: str, args: tuple[Any, ...], env: dict[str, str]) -> Iterator[_Case]:
     directory.mkdir()
     # A case judges warnings as the test that runs it does, by the filters that pytest has set.
     (directory / "call").write_bytes(pickle.dumps((target, args, warnings.filters)))
@@ -157,9 +153,7 @@ def _started(
         process.communicate()
 
 
-def _report(
-    calls: list[tuple[str, tuple[Any, ...], dict[str, str]]], cases: list[_Case], what: str
-) -> str:
+def _report(calls: list[tuple[str, tuple[Any, ...], dict[str, str]]], cases: list[_Case], what: str) -> str:
     lines = [f"{calls[0][0]} {what}."]
     for rank, case in enumerate(cases):
         status = case.poll()

@@ -25,19 +25,14 @@ def _docstrings(path):
 
 
 EXAMPLES = {
-    name: (path, docstring)
-    for path in library_files()
-    for name, docstring in _docstrings(path)
-    if ">>>" in docstring
+    name: (path, docstring) for path in library_files() for name, docstring in _docstrings(path) if ">>>" in docstring
 }
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name):
     path, docstring = EXAMPLES[name]
-    report = run_case(
-        "tests.test_docstrings:run_example", args=(module_name(path), name, docstring)
-    )
+    report = run_case("tests.test_docstrings:run_example", args=(module_name(path), name, docstring))
     assert report == ""
 
 
@@ -56,9 +51,7 @@ def test_wrong_example_is_reported():
 
 
 # A child of TfscaleError is shown by what raises it.
-@pytest.mark.parametrize(
-    "name", [n for n in tfscale._HOMES if n == "TfscaleError" or not n.endswith("Error")]
-)
+@pytest.mark.parametrize("name", [n for n in tfscale._HOMES if n == "TfscaleError" or not n.endswith("Error")])
 def test_public_name_has_an_example(name):
     home = tfscale._HOMES[name]
     assert any(each.startswith(f"{home}.") and each.endswith(f".{name}") for each in EXAMPLES)

@@ -22,9 +22,11 @@ NAMES = {
     "ModelError",
     "NoRule",
     "ParityError",
+    "ReplicaSchedule",
     "ScalingError",
     "ScalingRule",
     "SqrtRule",
+    "StepDecay",
     "TfscaleError",
     "VersionError",
     "__version__",
@@ -34,6 +36,12 @@ NAMES = {
     "scale_hyperparameters",
     "simulate_replicas",
     "verify",
+}
+
+# Of the modules that are public themselves.
+MODULES = {
+    "callbacks": {"ReplicaScaling", "ScalingReport"},
+    "flags": {"data_parallel", "define"},
 }
 
 FLAGS = {
@@ -90,6 +98,8 @@ def test_type_checkers_see_the_names_that_scripts_get():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
+    modules = {name: typed.pop(name) for name in tfscale._MODULES}
+    assert set(modules.values()) == {"tfscale"}
     assert typed == tfscale._HOMES
     assert set(typed) | {"__version__"} == NAMES
 
@@ -101,6 +111,16 @@ def test_every_name_resolves():
 
 def own_names(names):
     return {getattr(tfscale, name).__name__ for name in names}
+
+
+def test_every_public_module():
+    assert set(tfscale._MODULES) == MODULES.keys()
+    assert MODULES.keys() <= set(dir(tfscale))
+    assert run_case("tests.test_public_names:names_of_modules") == MODULES
+
+
+def names_of_modules():
+    return {name: set(getattr(tfscale, name).__all__) for name in tfscale._MODULES}
 
 
 def test_unknown_name():
@@ -122,9 +142,7 @@ def test_every_error_is_a_tfscale_error_and_a_standard_one():
 
 def test_flags():
     parser = cli.make_parser()
-    [commands] = [
-        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-    ]
+    [commands] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     found = {"": _flags(parser), **{name: _flags(sub) for name, sub in commands.choices.items()}}
     assert found == FLAGS
 

@@ -17,6 +17,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tfscale import callbacks as callbacks
+    from tfscale import flags as flags
     from tfscale.cluster import ClusterSpec, resolve_cluster
     from tfscale.data_parallel import DataParallel
     from tfscale.errors import (
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from tfscale.scaling.hyperparameters import scale_hyperparameters
     from tfscale.scaling.rules import LinearRule, NoRule, ScalingRule, SqrtRule
     from tfscale.training.model import prepare
+    from tfscale.training.schedules import ReplicaSchedule, StepDecay
     from tfscale.training.strategy import make_strategy, simulate_replicas
 
     __version__: str
@@ -51,9 +54,11 @@ __all__ = [
     "ModelError",
     "NoRule",
     "ParityError",
+    "ReplicaSchedule",
     "ScalingError",
     "ScalingRule",
     "SqrtRule",
+    "StepDecay",
     "TfscaleError",
     "VersionError",
     "__version__",
@@ -79,9 +84,11 @@ _HOMES = {
     "ModelError": "tfscale.errors",
     "NoRule": "tfscale.scaling.rules",
     "ParityError": "tfscale.errors",
+    "ReplicaSchedule": "tfscale.training.schedules",
     "ScalingError": "tfscale.errors",
     "ScalingRule": "tfscale.scaling.rules",
     "SqrtRule": "tfscale.scaling.rules",
+    "StepDecay": "tfscale.training.schedules",
     "TfscaleError": "tfscale.errors",
     "VersionError": "tfscale.errors",
     "make_strategy": "tfscale.training.strategy",
@@ -92,11 +99,16 @@ _HOMES = {
     "verify": "tfscale.parity.verification",
 }
 
+# Public modules, loaded as attributes of this one.
+_MODULES = ("callbacks", "flags")
+
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         # Reading the installed metadata costs more than the rest of this import.
         value: Any = importlib.import_module("importlib.metadata").version("tfscale")
+    elif name in _MODULES:
+        value = importlib.import_module(f"tfscale.{name}")
     elif name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
     else:
@@ -106,4 +118,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import dataclasses
+import itertools
+import os
+import weakref
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfscale.errors import BatchError, DeviceError
-from tfscale.training.batch_norm import choose_batch_norm
+from tfscale.scaling import BatchGrowth, BatchPlan, ScaledKnob, describe_growth
+from tfscale.training.batch_norm import batch_norm_knobs, choose_batch_norm
+from tfscale.training.callbacks.scaling_report import ScalingReport
+from tfscale.training.callbacks.step_counted import rederive_callbacks
 from tfscale.training.inputs import worker_rank
 from tfscale.training.model import prepare
+from tfscale.training.rederived import rederive_optimizer, rederive_schedule
 from tfscale.training.strategy import adopt_strategy, make_strategy
 
 
@@ -27,9 +36,16 @@ class DataParallel:
             BatchNormalization keeps seeing as many examples as on one replica.
         global_batch: Examples of all replicas in one step: the batch is kept, and split. It need not be a multiple of
             the number of replicas.
-        batch_norm: `"auto"`, `"local"` or `"synchronized"`. `"auto"` is local with `per_replica_batch` and
-            synchronised with `global_batch` on several replicas, so that the statistics come from as many examples
-            as in the one-replica run.
+        reference_batch: The batch for which learning rate, schedule, betas ... were tuned. By default
+            `per_replica_batch` (a recipe for one replica), or `global_batch` when that was given.
+        examples_per_epoch: Examples in an epoch; needed for a warm-up only, and to show the steps of an epoch.
+        rule: By what factor the learning rate grows: `"auto"` (by optimizer), `"linear"`, `"sqrt"`, `"none"`, a
+            `ScalingRule`, or a function of the batch ratio. See `scale_hyperparameters`.
+        warmup_epochs: Epochs over which the rate rises from the reference rate; `"auto"` is 5 for the linear rule, and
+            none for the others.
+        batch_norm: `"auto"`, `"local"` or `"synchronized"`. `"auto"` is local where one replica has at least
+            `reference_batch` examples, else synchronised, so that the statistics come from as many examples as in the
+            reference run.
         devices: As `make_strategy`.
         strategy: A strategy of one's own, in place of `devices`.
         seed: Seeds Python, NumPy and Keras before the model is built, for a reproducible run; None leaves them alone.
@@ -37,6 +53,7 @@ class DataParallel:
     Raises:
         BatchError: When no or both batch sizes are given, one is not a positive integer, or the global batch is
             smaller than the number of replicas.
+        ScalingError: When the rule or the warm-up is none of the above.
         DeviceError: For unknown devices, or a strategy that is not mirrored.
         ClusterError: When the environment describes a cluster by halves.
 
@@ -48,6 +65,18 @@ class DataParallel:
         ...     model.compile("sgd", "mse")
         >>> dp.num_replicas, dp.global_batch, dp.rank, dp.is_chief
         (1, 8, 0, True)
+        >>> print(dp)
+        1 replica, global batch 8, reference batch 8: batch_ratio 1.
+        The batch is the one that the recipe was tuned for: nothing was changed.
+        >>> grown = tfscale.DataParallel(per_replica_batch=64, reference_batch=16, warmup_epochs=0, devices=1)
+        >>> sgd = grown.optimizer(keras.optimizers.SGD(0.1, momentum=0.9))
+        >>> print(grown)
+        1 replica, global batch 64, reference batch 16: batch_ratio 4.
+        <BLANKLINE>
+        name               unit      old  new  rule
+        global batch       examples  16   64   x r
+        SGD.learning_rate  per step  0.1  0.4  x r
+        SGD.momentum       per step  0.9  0.9  unchanged
     """
 
     def __init__(
@@ -55,6 +84,10 @@ class DataParallel:
         per_replica_batch: int | None = None,
         *,
         global_batch: int | None = None,
+        reference_batch: int | None = None,
+        examples_per_epoch: int | None = None,
+        rule: Any = "auto",
+        warmup_epochs: Any = "auto",
         batch_norm: str = "auto",
         devices: str | int | Sequence[str] = "auto",
         strategy: tf.distribute.Strategy | None = None,
@@ -68,21 +101,21 @@ class DataParallel:
                 f"Received: devices={devices!r} and a {type(strategy).__name__}. Leave one of them out."
             )
         self._strategy = make_strategy(devices) if strategy is None else adopt_strategy(strategy)
-        if global_batch is None:
-            self._global_batch = int(per_replica_batch or 0) * self.num_replicas
-        else:
-            self._global_batch = global_batch
-        if self._global_batch < self.num_replicas:
-            raise BatchError(
-                f"`global_batch` must be at least the number of replicas ({self.num_replicas}).\n"
-                f"Received: global_batch={global_batch}. Use fewer replicas, or a global batch of "
-                f"{self.num_replicas} or more."
-            )
+        plan = BatchPlan(
+            per_replica_batch=per_replica_batch,
+            global_batch=global_batch,
+            num_replicas=self.num_replicas,
+            reference_batch=reference_batch,
+        )
+        self._growth = BatchGrowth(plan, rule, warmup_epochs, examples_per_epoch)
         self._batch_norm = choose_batch_norm(
             batch_norm,
-            per_replica_batch=self._global_batch / self.num_replicas,
-            reference_batch=per_replica_batch or self._global_batch,
+            per_replica_batch=float(plan.per_replica_batch),
+            reference_batch=plan.reference_batch,
         )
+        # By name, so that a notebook's cell that runs twice is listed once.
+        self._knobs: dict[str, ScaledKnob] = {}
+        self._models: weakref.WeakSet[keras.Model] = weakref.WeakSet()
         if seed is not None:
             keras.utils.set_random_seed(seed)
 
@@ -99,7 +132,17 @@ class DataParallel:
     @property
     def global_batch(self) -> int:
         """Examples of all replicas in one step: what a `tf.data.Dataset` is to be batched by."""
-        return self._global_batch
+        return self.plan.global_batch
+
+    @property
+    def plan(self) -> BatchPlan:
+        """How the examples of a step are divided, and how many the reference run had."""
+        return self._growth.plan
+
+    @property
+    def batch_ratio(self) -> Fraction:
+        """Global batch / reference batch, exactly. At 1 nothing is re-derived."""
+        return self.plan.batch_ratio
 
     @property
     def rank(self) -> int:
@@ -117,7 +160,83 @@ class DataParallel:
 
     def prepare(self, model: keras.Model) -> keras.Model:
         """Makes `model` exact on these replicas; see `tfscale.prepare`. The same object comes back."""
-        return prepare(model, strategy=self._strategy, global_batch=self._global_batch, batch_norm=self._batch_norm)
+        prepared = prepare(
+            model,
+            strategy=self._strategy,
+            global_batch=self.global_batch,
+            batch_norm=self._batch_norm,
+            batch_ratio=self.batch_ratio,
+        )
+        self._models.add(prepared)
+        return prepared
+
+    def optimizer(self, optimizer: Any) -> keras.optimizers.Optimizer:
+        """Re-derives every hyper-parameter of an optimizer for the batch ratio; see `scale_hyperparameters`.
+
+        Args:
+            optimizer: The recipe's optimizer, or its name.
+
+        Returns:
+            A new one of the same class, created under the strategy's scope; at batch ratio 1 the same object.
+
+        Raises:
+            ScalingError: When it was re-derived before, has trained already, a hyper-parameter cannot be re-derived,
+                or the warm-up needs `examples_per_epoch`.
+        """
+        made, knobs = rederive_optimizer(optimizer, self._growth, self._strategy)
+        self._list(knobs, prefix=f"{type(made).__name__}.")
+        return made
+
+    def schedule(self, schedule: Any) -> Any:
+        """Re-derives a learning-rate schedule, or a constant rate, by itself: for a training loop of one's own.
+
+        Args:
+            schedule: A Keras schedule, or a rate.
+
+        Returns:
+            A `ReplicaSchedule`; at batch ratio 1 the same object.
+
+        Raises:
+            ScalingError: When `rule` is "auto", which goes by the optimizer; otherwise as `ReplicaSchedule`.
+        """
+        made, knobs = rederive_schedule(schedule, self._growth)
+        self._list(knobs)
+        return made
+
+    def callbacks(
+        self, directory: str | os.PathLike[str] | Iterable[keras.callbacks.Callback] | None = None
+    ) -> list[Any]:
+        """Returns callbacks for `fit`: the sensible set, or the user's own, re-derived for the batch ratio.
+
+        Args:
+            directory: Where the sensible set writes its files; None to write none. Or a list of callbacks: what
+                Keras's own count in steps (`save_freq`, `update_freq`, `profile_batch`) is re-derived and listed.
+
+        Returns:
+            `ScalingReport`, on the chief; or the callbacks given, the same objects.
+
+        Raises:
+            ScalingError: When a given one counts batches in a way that cannot be re-derived.
+        """
+        if directory is None or isinstance(directory, str | os.PathLike):
+            report = ScalingReport(self.plan, examples_per_epoch=self._growth.examples_per_epoch, directory=directory)
+            return [report] if self.is_chief else []
+        callbacks, knobs = rederive_callbacks(directory, self.batch_ratio)
+        self._list(knobs)
+        return callbacks
+
+    def steps_per_epoch(self, num_examples: int) -> int:
+        """Returns the steps of one epoch, a smaller last one included."""
+        return self.plan.steps_per_epoch(num_examples)
+
+    def __str__(self) -> str:
+        models = [batch_norm_knobs(model, self.batch_ratio) for model in self._models]
+        return describe_growth(self._growth, [*self._knobs.values(), *itertools.chain(*models)])
+
+    def _list(self, knobs: Iterable[ScaledKnob], prefix: str = "") -> None:
+        for knob in knobs:
+            named = dataclasses.replace(knob, name=prefix + knob.name)
+            self._knobs[named.name] = named
 
 
 def _check_batches(per_replica_batch: Any, global_batch: Any) -> None:

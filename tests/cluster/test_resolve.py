@@ -16,9 +16,7 @@ def tf_config(cluster, type_, index, **others):
     return {"TF_CONFIG": json.dumps(config)}
 
 
-@pytest.mark.parametrize(
-    "environ", [{}, {"PATH": "/bin"}, {"tf_config": "not ours"}, {"WORLD_SIZE": "2"}]
-)
+@pytest.mark.parametrize("environ", [{}, {"PATH": "/bin"}, {"tf_config": "not ours"}, {"WORLD_SIZE": "2"}])
 def test_this_machine(environ):
     spec = resolve_cluster(environ)
     assert (spec.num_workers, spec.rank, spec.is_chief) == (1, 0, True)
@@ -145,9 +143,7 @@ def test_reading_does_not_write():
 # Anything at all, and what is nearly right: a description with one part replaced.
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
 addresses = st.lists(st.sampled_from(["a:1", "b:1", "[::1]:1", "c", "", 1]), max_size=4) | anything
@@ -159,9 +155,7 @@ tasks = st.fixed_dictionaries(
         "index": st.integers(-2, 4) | anything,
     },
 )
-nearly_right = st.fixed_dictionaries(
-    {}, optional={"cluster": jobs | anything, "task": tasks | anything}
-)
+nearly_right = st.fixed_dictionaries({}, optional={"cluster": jobs | anything, "task": tasks | anything})
 
 
 @settings(deadline=None)

@@ -15,6 +15,7 @@ RUN = "tests.examples.cases_examples:run_script"
 SCRIPTS = ("fit_digits.py", "absl_flags.py", "multi_worker.py", "custom_loop.py")
 # What the scripts share, and the demo.
 OTHERS = ("demo.py", "digits_training.py", "digits_dataset.py")
+ABSL_RESULT = r"^(\d) replicas: .*test accuracy (\S+)$"
 
 # Keras warns of its own default, `shuffle=True`, whenever `fit` gets a dataset.
 keras_default = pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
@@ -29,14 +30,33 @@ def test_fit_digits():
 
 
 @keras_default
-def test_absl_flags():
-    printed = run_case(RUN, args=("absl_flags.py", "--replicas=3", "--global_batch=50", "--epochs=3"))
+@pytest.mark.parametrize(
+    ("flags", "replicas", "steps"),
+    [
+        # 1500 examples are 30 batches of 50.
+        (["--global_batch=50"], 1, 30),
+        (["--global_batch=50", "--simulate_replicas=3"], 3, 30),
+        (["--per_replica_batch=32", "--simulate_replicas=2", "--examples_per_epoch=1500", "--warmup_epochs=1"], 2, 24),
+    ],
+)
+def test_absl_flags(flags, replicas, steps):
+    printed = run_case(RUN, args=("absl_flags.py", "--epochs=3", *flags))
     assert "Epoch 3/3" in printed
-    # 1500 examples are 30 batches of 50.
-    assert "30/30" in printed
-    replicas, accuracy = re.search(r"^(\d) replicas: .*test accuracy (\S+)$", printed, re.MULTILINE).groups()
-    assert replicas == "3"
+    assert f"{steps}/{steps}" in printed
+    found, accuracy = re.search(ABSL_RESULT, printed, re.MULTILINE).groups()
+    assert int(found) == replicas
     assert float(accuracy) > 0.85
+
+
+@keras_default
+def test_absl_flags_on_two_workers():
+    chief, other = run_workers(RUN, 2, args=("absl_flags.py", "--epochs=2"))
+    assert "Epoch 2/2" in chief
+    assert len(other.splitlines()) == 1
+    replicas, accuracy = re.search(ABSL_RESULT, chief, re.MULTILINE).groups()
+    assert replicas == "2"
+    assert float(accuracy) > 0.8
+    assert chief.splitlines()[-1] == other.splitlines()[-1]
 
 
 @keras_default

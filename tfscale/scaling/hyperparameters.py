@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from tfscale.scaling.optimizer_table import (
     find_optimizer,
 )
 from tfscale.scaling.ratio import check_ratio, exact_fraction, plain
-from tfscale.scaling.rules import rate_factor, resolve_rule
+from tfscale.scaling.rules import ScalingRule, rate_factor, resolve_rule
 from tfscale.scaling.schedule_config import copy_config, is_object, refuse_compensated, schedule_knobs, wrap_schedule
 
 # Of a class that is not known: the smaller of the two published factors, and none of its own knobs.
@@ -42,7 +42,7 @@ class ScaledHyperparameters(NamedTuple):
 class _Request(NamedTuple):
     ratio: Fraction
     rule: Any
-    warmup_steps: Fraction
+    warmup_steps: Callable[[ScalingRule], Fraction]
     like: str | None
 
 
@@ -69,7 +69,8 @@ def scale_hyperparameters(
             `LossScaleOptimizer` and `MultiOptimizer` are looked into.
         ratio: r, the batch ratio: global batch / reference batch; above 0.
         rule: `"auto"` (by optimizer), `"linear"`, `"sqrt"`, `"none"`, a `ScalingRule`, a function from r to f, or f.
-        warmup_steps: Steps of the reference run over which the rate rises from the reference's; 0 for none.
+        warmup_steps: Steps of the reference run over which the rate rises from the reference's; 0 for none. Or a
+            function from the rule that is used to them.
         like: For an optimizer class of one's own: the Keras class whose knobs and rule it shares.
 
     Returns:
@@ -96,7 +97,7 @@ def scale_hyperparameters(
         [('learning_rate', 'x sqrt(r)'), ('beta_1', 'm^r'), ('beta_2', 'm^r'), ('epsilon', '/ sqrt(r)')]
     """
     _check_config(optimizer_config)
-    request = _Request(check_ratio(ratio), rule, _check_warmup_steps(warmup_steps), like)
+    request = _Request(check_ratio(ratio), rule, _warmup(warmup_steps), like)
     resolve_rule(rule, auto=SQRT)
     if like is not None and find_optimizer(like) is None:
         raise ScalingError(
@@ -129,6 +130,13 @@ def _check_config(config: Any) -> None:
             "`optimizer_config` must have the form {'class_name': ..., 'config': {...}}.\n"
             f"Received: {received}. Pass keras.optimizers.serialize(optimizer)."
         )
+
+
+def _warmup(steps: Any) -> Callable[[ScalingRule], Fraction]:
+    if callable(steps):
+        return lambda rule: _check_warmup_steps(steps(rule))
+    count = _check_warmup_steps(steps)
+    return lambda rule: count
 
 
 def _check_warmup_steps(steps: Any) -> Fraction:
@@ -226,20 +234,21 @@ def _scale_rate(
 ) -> Iterator[ScaledKnob]:
     name = f"{path}learning_rate"
     formula = _FORMULAS.get(growth.rule.name, "x f")
+    warmup_steps = request.warmup_steps(growth.rule)
     source = (
         growth.rule.source if known else f"{growth.rule.source}; the class is not known, the smaller factor is taken"
     )
-    warmup = f", after a warm-up over {plain(request.warmup_steps):g} reference steps" if request.warmup_steps else ""
+    warmup = f", after a warm-up over {plain(warmup_steps):g} reference steps" if warmup_steps else ""
     reason = f"rule {growth.rule.name!r} ({source}), f = {growth.factor:.6g}{warmup}"
     if is_object(rate):
-        inside["learning_rate"] = wrap_schedule(rate, growth, request.warmup_steps)
+        inside["learning_rate"] = wrap_schedule(rate, growth, warmup_steps)
         new = f"{growth.factor:.6g} * {rate['class_name']}(step * {plain(request.ratio):.6g})"
         yield ScaledKnob(name, "per step", rate["class_name"], new, "f s(step r)", reason)
         yield from schedule_knobs(name, rate, growth)
     elif isinstance(rate, numbers.Real) and not isinstance(rate, bool):
         new_rate, _ = laws.RATE.scale(name, float(rate), growth)
-        warms_up = request.warmup_steps > 0 and growth.factor != 1
-        inside["learning_rate"] = wrap_schedule(rate, growth, request.warmup_steps) if warms_up else new_rate
+        warms_up = warmup_steps > 0 and growth.factor != 1
+        inside["learning_rate"] = wrap_schedule(rate, growth, warmup_steps) if warms_up else new_rate
         yield ScaledKnob(name, "per step", rate, new_rate, formula, reason)
     else:
         yield _not_understood(name, rate, "neither a number nor the config of a schedule of steps")

@@ -262,6 +262,20 @@ def replace_auto_jit_compile(model: keras.Model, decide: Callable[[], bool]) -> 
     model._resolve_auto_jit_compile = decide
 
 
+def profiled_batches(callback: keras.callbacks.TensorBoard) -> tuple[int, int]:
+    """The first and the last batch that `callback` profiles; both 0 for none.
+
+    Why: the public argument `profile_batch` is kept only in this form.
+    Breaks first: tests/training/callbacks/test_step_counted.py::test_tensorboard.
+    """
+    return callback._start_batch, callback._stop_batch
+
+
+def profile_batches(callback: keras.callbacks.TensorBoard, batches: tuple[int, int]) -> None:
+    """Lets `callback` profile other batches. Why and breaks first: as `profiled_batches`."""
+    callback._start_batch, callback._stop_batch = batches
+
+
 def scalar_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
     """The optimizer's own counters and rates, which every replica assigns alike.
 

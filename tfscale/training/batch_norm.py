@@ -7,13 +7,18 @@ collective that reduces the gradients, so that every replica, `evaluate` and a s
 
 from __future__ import annotations
 
+import collections
+import functools
+import weakref
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.scaling import ScaledKnob, scale_batch_norm_momentum
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.share import current_share
@@ -71,6 +76,51 @@ def set_batch_norm(model: keras.Model, mode: str) -> None:
             _tf_private.replace_batch_moments(layer, _global_moments(layer))
         else:
             _tf_private.replace_batch_moments(layer, _tf_private.batch_moments(layer))
+
+
+# The momentum with which a layer was made, and the one it got.
+_MOMENTA: weakref.WeakKeyDictionary[keras.layers.BatchNormalization, tuple[float, float]] = weakref.WeakKeyDictionary()
+
+
+def scale_batch_norm(model: keras.Model, ratio: int | Fraction) -> None:
+    """Lets the moving averages of `model` remember as many examples as with the reference batch. Idempotent.
+
+    The configs of the layers keep the reference momentum: a clone, or a model loaded from a file, is as the one that
+    was prepared, and is prepared anew.
+
+    Args:
+        model: Any Keras model.
+        ratio: The batch ratio.
+    """
+    for layer in batch_norm_layers(model):
+        reference = _reference_momentum(layer)
+        new = scale_batch_norm_momentum(reference, ratio).new
+        if new != layer.momentum:
+            _MOMENTA[layer] = (reference, new)
+            layer.momentum = new
+            layer.get_config = functools.partial(_reference_config, weakref.ref(layer))
+
+
+def batch_norm_knobs(model: keras.Model, ratio: int | Fraction) -> tuple[ScaledKnob, ...]:
+    """Returns what `scale_batch_norm` made of `model`: one row for all layers with the same momentum."""
+    counts = collections.Counter(_reference_momentum(layer) for layer in batch_norm_layers(model))
+    rows = []
+    for momentum, count in counts.items():
+        knob = scale_batch_norm_momentum(momentum, ratio)
+        name = f"{model.name}: momentum of {count} BatchNormalization"
+        rows.append(ScaledKnob(name, knob.unit, knob.old, knob.new, knob.rule, knob.reason))
+    return tuple(rows)
+
+
+def _reference_momentum(layer: keras.layers.BatchNormalization) -> float:
+    reference, new = _MOMENTA.get(layer, (layer.momentum, layer.momentum))
+    # The user may have set another one since.
+    return reference if layer.momentum == new else layer.momentum
+
+
+def _reference_config(reference: weakref.ref[keras.layers.BatchNormalization]) -> dict[str, Any]:
+    layer: Any = reference()
+    return {**type(layer).get_config(layer), "momentum": _reference_momentum(layer)}
 
 
 def local_statistics(model: keras.Model, mode: str) -> list[keras.Variable]:

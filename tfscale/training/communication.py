@@ -114,7 +114,7 @@ def choose_devices(requested: str | int | Sequence[str], available: Sequence[str
                 f"tfscale.simulate_replicas({requested}) first."
             )
         return usable[:requested]
-    names = [requested] if isinstance(requested, str | int) else list(requested)
+    names: list[object] = list(requested) if isinstance(requested, list | tuple) else [requested]
     resolved = [_canonical(name) for name in names]
     unknown = [name for name, device in zip(names, resolved, strict=True) if device not in available]
     if unknown or not names or len(set(resolved)) != len(resolved):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any
 
 import keras
@@ -18,7 +19,7 @@ import tensorflow as tf
 from tfscale.errors import DataError, ModelError
 from tfscale.training import _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
-from tfscale.training.batch_norm import set_batch_norm
+from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
 from tfscale.training.functions import StepRunner
 from tfscale.training.inputs import dataset_spec, expect_global_batch, forget_expected_batch, wrong_batch_error
 from tfscale.training.losses import make_losses_global
@@ -34,6 +35,7 @@ def prepare(
     strategy: tf.distribute.Strategy,
     global_batch: int | None = None,
     batch_norm: str = "synchronized",
+    batch_ratio: int | Fraction = 1,
 ) -> keras.Model:
     """Makes `model` compute on N replicas what it computes on one.
 
@@ -45,6 +47,8 @@ def prepare(
         strategy: From `make_strategy`, or a `MirroredStrategy` or `MultiWorkerMirroredStrategy` of one's own.
         global_batch: Rows of a full training batch; `fit` refuses others. None takes what comes.
         batch_norm: `"synchronized"` (as one replica) or `"local"`.
+        batch_ratio: Global batch / reference batch. Unless it is 1, the moving averages of BatchNormalization get the
+            momentum m^r, with which they remember as many examples; files keep the m of the recipe.
 
     Returns:
         `model`.
@@ -63,7 +67,7 @@ def prepare(
     """
     adopt_strategy(strategy)
     _check_model(model, strategy)
-    PreparedModel(model, strategy, global_batch, batch_norm).install()
+    PreparedModel(model, strategy, global_batch, batch_norm, batch_ratio).install()
     return model
 
 
@@ -75,19 +79,29 @@ class PreparedModel:
         strategy: Its strategy.
         global_batch: Rows of a full training batch, or None.
         batch_norm: `"synchronized"` or `"local"`.
+        batch_ratio: Global batch / reference batch.
     """
 
-    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, global_batch: int | None, batch_norm: str):
+    def __init__(
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        global_batch: int | None,
+        batch_norm: str,
+        batch_ratio: int | Fraction = 1,
+    ):
         self._model = model
         self._strategy = strategy
         self._global_batch = global_batch
         self._batch_norm = batch_norm
+        self._batch_ratio = batch_ratio
         self._runner = StepRunner(model, strategy)
         self._input_spec: Any = None
 
     def install(self) -> None:
         """Puts these methods on the model object."""
         model = self._model
+        scale_batch_norm(model, self._batch_ratio)
         for name in ("make_train_function", "make_test_function", "make_predict_function"):
             setattr(model, name, getattr(self, name))
         for name in ("fit", "evaluate", "predict"):
@@ -154,6 +168,8 @@ class PreparedModel:
         """Makes every part of the built, compiled model exact. Idempotent, and cheap next to tracing a step."""
         model = self._model
         set_batch_norm(model, self._batch_norm)
+        # Once more, for layers that were made when the model was built.
+        scale_batch_norm(model, self._batch_ratio)
         separate_random_streams(model)
         for optimizer in _optimizers(model):
             _check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)

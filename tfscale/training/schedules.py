@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from fractions import Fraction
 from typing import Any
 
@@ -10,8 +12,8 @@ import tensorflow as tf
 
 from tfscale.errors import ScalingError
 from tfscale.scaling import resolve_rule
-from tfscale.scaling.ratio import check_ratio, plain
-from tfscale.scaling.rules import rate_factor
+from tfscale.scaling.ratio import check_ratio, exact_fraction, plain
+from tfscale.scaling.rules import NAMED_RULES, rate_factor
 
 
 @keras.saving.register_keras_serializable("tfscale")
@@ -47,9 +49,11 @@ class ReplicaSchedule(keras.optimizers.schedules.LearningRateSchedule):
     def __init__(self, schedule: Any, batch_ratio: Any, *, rule: Any = "linear", warmup_steps: Any = 0):
         self.schedule = _check_schedule(schedule)
         self.batch_ratio = check_ratio(batch_ratio)
-        self.rule = rule
-        self.factor = rate_factor(resolve_rule(rule), float(self.batch_ratio))
-        self.warmup_steps = _check_warmup(warmup_steps)
+        resolved = resolve_rule(rule)
+        self.factor = rate_factor(resolved, float(self.batch_ratio))
+        # What a config can hold: a rule's name, or else what it gave.
+        self.rule = resolved.name if NAMED_RULES.get(resolved.name) == resolved else self.factor
+        self.warmup_steps = check_warmup(warmup_steps)
 
     def __call__(self, step: Any) -> tf.Tensor:
         """Returns the rate at `step`, a scalar tensor in the dtype of the schedule.
@@ -71,7 +75,7 @@ class ReplicaSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return {
             "schedule": self.schedule if is_plain else keras.saving.serialize_keras_object(self.schedule),
             "batch_ratio": plain(self.batch_ratio),
-            "rule": self.rule if isinstance(self.rule, str) else self.factor,
+            "rule": self.rule,
             "warmup_steps": plain(self.warmup_steps),
         }
 
@@ -112,14 +116,17 @@ class StepDecay(keras.optimizers.schedules.LearningRateSchedule):
         [0.1, 0.025, 0.00313]
     """
 
-    def __init__(self, initial_learning_rate: float, multiplier: float, interval: float):
+    def __init__(self, initial_learning_rate: Any, multiplier: Any, interval: Any):
         given = {"initial_learning_rate": initial_learning_rate, "multiplier": multiplier, "interval": interval}
         for name, value in given.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-                raise ScalingError(f"`{name}` must be a positive number.\nReceived: {name}={value!r}.")
-        self.initial_learning_rate = initial_learning_rate
-        self.multiplier = multiplier
-        self.interval = interval
+            if not _is_number(value) or value <= 0:
+                raise ScalingError(
+                    f"`{name}` must be a positive number.\nReceived: {name}={value!r}. "
+                    "Give, for example, StepDecay(0.1, multiplier=0.5, interval=1000)."
+                )
+        self.initial_learning_rate = float(initial_learning_rate)
+        self.multiplier = float(multiplier)
+        self.interval = plain(exact_fraction(interval))
 
     def __call__(self, step: Any) -> tf.Tensor:
         """Returns the rate at `step`, a float32 scalar tensor."""
@@ -139,7 +146,7 @@ def _check_schedule(schedule: Any) -> Any:
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         _refuse_compensated(schedule)
         return schedule
-    if isinstance(schedule, int | float) and not isinstance(schedule, bool) and 0 <= schedule < float("inf"):
+    if _is_number(schedule) and schedule >= 0:
         return float(schedule)
     raise ScalingError(
         "`schedule` must be a Keras LearningRateSchedule or a rate of 0 or more.\n"
@@ -155,16 +162,25 @@ def _refuse_compensated(schedule: keras.optimizers.schedules.LearningRateSchedul
             f"Received: a ReplicaSchedule with batch_ratio={float(schedule.batch_ratio):g}. Pass the recipe's own "
             "schedule, and the ratio from its reference batch to the final batch."
         )
-    for inner in vars(schedule).values():
+    for inner in keras.tree.flatten(list(vars(schedule).values())):
         if isinstance(inner, keras.optimizers.schedules.LearningRateSchedule):
             _refuse_compensated(inner)
 
 
-def _check_warmup(warmup_steps: Any) -> Fraction:
-    is_number = isinstance(warmup_steps, int | float | Fraction) and not isinstance(warmup_steps, bool)
-    if not is_number or not 0 <= warmup_steps < float("inf"):
+def check_warmup(warmup_steps: Any) -> Fraction:
+    """Returns the length of a warm-up in steps of the reference run, exactly.
+
+    Raises:
+        ScalingError: When it is no number, or below 0.
+    """
+    if not _is_number(warmup_steps) or warmup_steps < 0:
         raise ScalingError(
             "`warmup_steps` must be a number of reference steps, 0 or more.\n"
             f"Received: warmup_steps={warmup_steps!r}. Use 0 for no warm-up."
         )
-    return Fraction(warmup_steps)
+    return exact_fraction(warmup_steps)
+
+
+def _is_number(value: Any) -> bool:
+    # bool is an int to Python; a rate of True is a mistake.
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)

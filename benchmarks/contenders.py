@@ -1,0 +1,132 @@
+"""Who runs against whom, and what must be shown.
+
+Standard library only: the process that starts the contenders must leave the cores to them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+MODELS = ("mlp", "convnet")
+GROUPS = ("a", "b", "c")
+PER_REPLICA_BATCH = 64
+
+# Where a call takes several steps. Both sides of a comparison always take the same number.
+STEPS_PER_CALL = 16
+
+# A contender uses no more than this times the memory of plain Keras with as many replicas.
+MEMORY_LIMIT = 1.05
+
+LEARNING_RATE, MOMENTUM = 0.01, 0.9
+OPTIMIZER = f"SGD({LEARNING_RATE}, momentum={MOMENTUM})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """One way to train a model: which code, on how much of the machine.
+
+    Args:
+        label: As it is printed.
+        library: `"tfscale"`, `"keras"`, `"tf_keras"`, or a loop written by hand: `"raw"` with
+            TensorFlow's distributed input, `"raw_own_input"` with an iterator per worker.
+        num_replicas: Logical CPU devices of each process.
+        num_workers: Processes.
+        one_core_each: Whether worker i runs on core i alone, with one thread.
+        steps_per_call: Optimizer updates per call of the compiled function.
+        distributed: Whether plain Keras runs under a strategy.
+    """
+
+    label: str
+    library: str
+    num_replicas: int = 1
+    num_workers: int = 1
+    one_core_each: bool = False
+    steps_per_call: int = 1
+    distributed: bool = False
+
+    @property
+    def global_batch(self) -> int:
+        """Examples of one step of all replicas."""
+        return PER_REPLICA_BATCH * self.num_replicas * self.num_workers
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar:
+    """The first contender's examples/s over another's.
+
+    Args:
+        against: Label of the other.
+        at_least: What the median ratio must reach; None for a ratio that is only reported.
+        memory: Whether the ratio of their peak memory must stay within `MEMORY_LIMIT`.
+    """
+
+    against: str
+    at_least: float | None = None
+    memory: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Heat:
+    """Contenders that take turns on one model, and the bars between them."""
+
+    group: str
+    title: str
+    contenders: tuple[Contender, ...]
+    bars: tuple[Bar, ...]
+
+
+def one_replica() -> Heat:
+    """(a): what does tfscale cost a script that has one device?"""
+    ours, keras = Contender("tfscale fit", "tfscale"), Contender("Keras fit", "keras")
+    return Heat("a", "1 replica", (ours, keras), (Bar(keras.label, at_least=0.98, memory=True),))
+
+
+def logical_replicas(num_replicas: int) -> Heat:
+    """(b): N logical CPUs of one process, beside Keras under `MirroredStrategy` on as many."""
+    ours = Contender("tfscale fit", "tfscale", num_replicas)
+    keras = Contender("Keras fit, MirroredStrategy", "keras", num_replicas, distributed=True)
+    title = f"{num_replicas} logical replicas"
+    return Heat("b", title, (ours, keras), (Bar(keras.label, at_least=1.0, memory=True),))
+
+
+def two_workers(steps_per_call: int, *, tf_keras: bool) -> Heat:
+    """(c): two processes on a core each, beside one, a hand-written loop, and tf_keras."""
+
+    def contender(label: str, library: str, num_workers: int = 2) -> Contender:
+        return Contender(
+            label,
+            library,
+            num_workers=num_workers,
+            one_core_each=True,
+            steps_per_call=steps_per_call,
+            distributed=True,
+        )
+
+    contenders = [
+        contender("tfscale fit", "tfscale"),
+        contender("tfscale fit, 1 worker", "tfscale", num_workers=1),
+        contender("raw loop, distributed input", "raw"),
+        contender("raw loop, own iterators", "raw_own_input"),
+    ]
+    bars = [Bar(contenders[1].label)]
+    bars += [Bar(each.label, at_least=1.0) for each in contenders[2:]]
+    if tf_keras:
+        contenders.append(contender("tf_keras fit", "tf_keras"))
+        bars.append(Bar(contenders[-1].label))
+    title = "2 workers, a core each"
+    title += f", {steps_per_call} steps per call" if steps_per_call > 1 else ""
+    return Heat("c", title, tuple(contenders), tuple(bars))
+
+
+def heats(group: str, *, tf_keras: bool = True) -> list[Heat]:
+    """The heats of one group, for either model."""
+    if group == "a":
+        return [one_replica()]
+    if group == "b":
+        return [logical_replicas(2), logical_replicas(4)]
+    return [two_workers(count, tf_keras=tf_keras) for count in (1, STEPS_PER_CALL)]
+
+
+def quick_heat() -> Heat:
+    """The smallest pair with a strategy on both sides, for a smoke test."""
+    return logical_replicas(2)

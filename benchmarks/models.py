@@ -1,0 +1,70 @@
+"""What is trained: two small models on fixed random images.
+
+Small on purpose: the less a step computes, the more of it is the library's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.contenders import LEARNING_RATE, MOMENTUM
+
+NUM_EXAMPLES = 2048
+NUM_CLASSES = 10
+IMAGE_SHAPE = (28, 28, 1)
+
+
+def build(name: str, keras: Any) -> Any:
+    """Builds `"mlp"` (784-512-512-10) or `"convnet"` (3x3 with 32 and 64 filters, pool, dense 128).
+
+    Args:
+        name: Which model.
+        keras: The module to build it with: Keras 3 or tf_keras.
+    """
+    layers = keras.layers
+    image = keras.Input(IMAGE_SHAPE)
+    if name == "mlp":
+        x = layers.Flatten()(image)
+        x = layers.Dense(512, activation="relu")(x)
+        x = layers.Dense(512, activation="relu")(x)
+    else:
+        x = layers.Conv2D(32, 3, activation="relu")(image)
+        x = layers.Conv2D(64, 3, activation="relu")(x)
+        x = layers.MaxPooling2D()(x)
+        x = layers.Flatten()(x)
+        x = layers.Dense(128, activation="relu")(x)
+    return keras.Model(image, layers.Dense(NUM_CLASSES)(x))
+
+
+def make_optimizer(keras: Any) -> Any:
+    """The same for every contender."""
+    return keras.optimizers.SGD(LEARNING_RATE, momentum=MOMENTUM)
+
+
+def make_loss(keras: Any, **arguments: Any) -> Any:
+    """Cross-entropy from logits."""
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True, **arguments)
+
+
+def images() -> tuple[np.ndarray, np.ndarray]:
+    """`NUM_EXAMPLES` images and labels, the same in every process and on every day."""
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((NUM_EXAMPLES, *IMAGE_SHAPE), dtype=np.float32)
+    return x, generator.integers(0, NUM_CLASSES, NUM_EXAMPLES)
+
+
+def dataset(batch: int, *, rank: int = 0, num_workers: int = 1) -> tf.data.Dataset:
+    """The images in batches kept in memory, without end.
+
+    Args:
+        batch: Rows of a batch.
+        rank: Which worker reads; it sees every `num_workers`-th example.
+        num_workers: Among how many workers the examples are divided.
+    """
+    x, y = images()
+    examples = tf.data.Dataset.from_tensor_slices((x[rank::num_workers], y[rank::num_workers]))
+    batches = examples.batch(batch, drop_remainder=True).cache()
+    return batches.repeat().prefetch(tf.data.AUTOTUNE)

@@ -1,0 +1,108 @@
+"""One tiny pair runs from start to table; the arithmetic behind the table is checked by hand."""
+
+import json
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.contenders import Bar, Contender, Heat, heats
+from benchmarks.heat import compare, steps_per_epoch
+from benchmarks.processes import ContenderError, Measurement, running
+from tests.repository import ROOT
+
+# `fit` on a machine that others use as well: what is tested is that it ends with a table.
+_TIMEOUT_S = 120
+
+
+def test_quick_run_prints_a_table_and_keeps_the_blocks(tmp_path):
+    results = tmp_path / "results.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--quick", "--results", str(results)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+    )
+    # 1: two short rounds may miss the bar, here where others use the machine.
+    assert done.returncode in (0, 1), done.stderr
+    assert "2 logical replicas: tfscale fit" in done.stdout, done.stderr
+    (record,) = map(json.loads, results.read_text().splitlines())
+    (row,) = record["rows"]
+    assert row["ratio_min"] <= row["ratio"] <= row["ratio_max"]
+    assert record["versions"].keys() >= {"tensorflow", "keras"}
+    assert [len(each["blocks"]) for each in record["measured"]] == [2, 2]
+    losses = [each["blocks"][0]["loss"] for each in record["measured"]]
+    assert all(0 < loss < 3 for loss in losses)
+
+
+def test_ratios_are_taken_within_a_round_and_per_example():
+    two_workers = Contender("two", "tfscale", num_workers=2)
+    heat = Heat("c", "title", (two_workers, Contender("one", "tfscale")), (Bar("one", at_least=1),))
+    ours = [_measurement(steps, 128, rss=11) for steps in (10, 20, 30)]
+    theirs = [_measurement(steps, 64, rss=10) for steps in (10, 10, 60)]
+    row = compare(heat, "mlp", heat.bars[0], ours, theirs)
+    assert (row.ratio_min, row.ratio, row.ratio_max) == (1.0, 2.0, 4.0)
+    assert (row.cpu_ratio, row.memory_ratio, row.passed) == (0.5, 1.1, True)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "at_least", "memory", "passed"),
+    [(1.0, 1.0, 2.0, True), (0.9, 1.0, 1.0, False), (0.9, None, 9.0, None)],
+)
+def test_verdict(ratio, at_least, memory, passed):
+    assert _row(ratio, memory, Bar("b", at_least)).passed is passed
+
+
+def test_memory_counts_where_it_is_judged():
+    assert _row(1.0, 1.06, Bar("b", 1.0, memory=True)).passed is False
+    assert _row(1.0, 1.04, Bar("b", 1.0, memory=True)).passed is True
+
+
+@pytest.mark.parametrize(("steps_per_s", "steps_per_call", "steps"), [(100, 1, 50), (100, 16, 48), (0.1, 16, 16)])
+def test_epochs_are_whole_calls(steps_per_s, steps_per_call, steps):
+    assert steps_per_epoch(steps_per_s, 2.0, steps_per_call) == steps
+
+
+def test_every_bar_names_a_contender_and_both_sides_take_as_many_steps_per_call():
+    for heat in [heat for group in "abc" for heat in heats(group)]:
+        labels = [each.label for each in heat.contenders]
+        assert len(set(labels)) == len(labels)
+        assert {bar.against for bar in heat.bars} <= set(labels)
+        assert len({each.steps_per_call for each in heat.contenders}) == 1
+
+
+def test_a_contender_that_fails_or_is_late_is_ended_and_shown(tmp_path):
+    contender = Contender("c", "tfscale")
+    failing, deaf = tmp_path / "failing", tmp_path / "deaf"
+    for path, text in ((failing, "echo on purpose >&2; exit 3"), (deaf, "trap '' TERM; sleep 60")):
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    for python, shown in ((failing, "on purpose"), (deaf, "deadline")):
+        start_s = time.monotonic()
+        with (
+            pytest.raises(ContenderError, match=shown),
+            running([contender], "mlp", [python], timeout_s=1) as (one,),
+        ):
+            one.run(1, 1)
+        assert time.monotonic() - start_s < 30
+    assert psutil.Process().children() == []
+
+
+def test_unknown_group_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["--only", "d"])
+    assert "invalid choice" in capsys.readouterr().err
+
+
+def _measurement(steps_per_s, global_batch, rss):
+    return Measurement(steps_per_s * global_batch, steps_per_s, 1.0, rss, 0.0, {})
+
+
+def _row(ratio, memory, bar):
+    heat = Heat("a", "title", (Contender("a", "tfscale"), Contender("b", "keras")), (bar,))
+    ours = [_measurement(ratio * 100, 64, memory * 100)]
+    return compare(heat, "mlp", bar, ours, [_measurement(100, 64, 100)])

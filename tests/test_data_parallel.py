@@ -1,0 +1,272 @@
+"""`DataParallel` re-derives for the batch, and says what it did."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from tests.processes import run_case
+from tfscale import BatchError, DataParallel, NoRule, ReplicaSchedule, ScalingError, SqrtRule
+
+CASES = "tests.cases_data_parallel"
+NEW = {"warmup_epochs": 0, "devices": 1}
+
+
+def grown(ratio=4, **arguments):
+    return DataParallel(per_replica_batch=8 * ratio, reference_batch=8, **{**NEW, **arguments})
+
+
+def test_reference_batch_by_default():
+    assert DataParallel(global_batch=24, devices=1).batch_ratio == 1
+    assert DataParallel(per_replica_batch=24, devices=1).batch_ratio == 1
+    assert run_case(f"{CASES}:batches", args=(3,)) == {
+        "per_replica": (24, 72, 24, 3, "local"),
+        "global": (8, 24, 24, 1, "synchronized"),
+        "reference": (8, 24, 12, 2, "synchronized"),
+        "local": (8, 24, 4, 6, "local"),
+    }
+
+
+def test_plan_and_steps():
+    dp = grown(4)
+    assert (dp.plan.global_batch, dp.plan.reference_batch, dp.plan.num_replicas) == (32, 8, 1)
+    assert [dp.steps_per_epoch(examples) for examples in (1, 32, 33, 100)] == [1, 1, 2, 4]
+
+
+def test_ratio_of_one_changes_nothing_and_says_so():
+    dp = DataParallel(global_batch=8, devices=1)
+    with dp.scope():
+        optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.1, 100), use_ema=True)
+        norm = keras.layers.BatchNormalization()
+        model = dp.prepare(keras.Sequential([keras.Input((2,)), norm]))
+    schedule = keras.optimizers.schedules.CosineDecay(0.1, 100)
+    assert dp.optimizer(optimizer) is optimizer
+    assert dp.optimizer(dp.optimizer(optimizer)) is optimizer
+    assert dp.schedule(schedule) is schedule
+    assert dp.schedule(0.1) == 0.1
+    assert norm.momentum == 0.99
+    assert model is not None
+    assert "nothing was changed" in str(dp)
+
+
+def test_optimizer_of_the_same_class():
+    dp = grown(4)
+    adam = dp.optimizer(keras.optimizers.AdamW(0.01, beta_1=0.8, weight_decay=0.1, name="mine", use_ema=True))
+    config = adam.get_config()
+    assert type(adam) is keras.optimizers.AdamW
+    assert config["name"] == "mine"
+    assert {name: config[name] for name in ("learning_rate", "beta_1", "weight_decay", "ema_momentum")} == (
+        pytest.approx({"learning_rate": 0.02, "beta_1": 0.8**4, "weight_decay": 0.2, "ema_momentum": 0.99**4})
+    )
+
+
+OPTIMIZERS = [
+    name for name in vars(keras.optimizers) if name[0].isupper() and name not in ("Optimizer", "OptimizerMap")
+]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_is_made_anew(name):
+    dp = grown(4)
+    make = getattr(keras.optimizers, name)
+    with dp.scope():
+        if name == "LossScaleOptimizer":
+            optimizer = make(keras.optimizers.SGD(0.1), dynamic_growth_steps=400)
+        elif name == "MultiOptimizer":
+            optimizer = make(
+                keras.optimizers.OptimizerMap(keras.optimizers.SGD(0.1), {".*bias": keras.optimizers.Adam()})
+            )
+        else:
+            optimizer = make(keras.optimizers.schedules.PolynomialDecay(0.1, 100))
+        optimizer = dp.optimizer(optimizer)
+    assert type(optimizer) is make
+    if name == "LossScaleOptimizer":
+        assert optimizer.dynamic_growth_steps == 100
+        assert optimizer.inner_optimizer.learning_rate.numpy() == pytest.approx(0.4)
+    if name not in ("Lamb", "LossScaleOptimizer", "Muon", "SGD"):
+        return
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((2,)), keras.layers.Dense(4), keras.layers.Dense(1)]))
+        model.compile(optimizer, "mse")
+    model.fit(np.ones((64, 2)), np.ones((64, 1)), verbose=0)
+    assert int(optimizer.iterations.numpy()) == 2
+    assert all(np.all(np.isfinite(weight)) for weight in model.get_weights())
+
+
+class OwnSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __call__(self, step):
+        return self.rate + step
+
+    def get_config(self):
+        return {"rate": self.rate}
+
+
+class OwnSGD(keras.optimizers.SGD):
+    """Not registered with Keras; its name says nothing to the tables."""
+
+
+class OwnHabit(keras.optimizers.SGD):
+    def __init__(self, needed):
+        super().__init__(0.1)
+
+
+def test_classes_of_ones_own():
+    dp = grown(4, rule="linear")
+    made = dp.optimizer(keras.optimizers.SGD(OwnSchedule(0.5), momentum=0.9))
+    schedule = ReplicaSchedule(OwnSchedule(0.5), 4)
+    assert made.get_config()["learning_rate"]["config"]["schedule"]["class_name"] == "OwnSchedule"
+    assert float(made.learning_rate) == float(schedule(0)) == 2.0
+    with pytest.warns(UserWarning, match="momentum, nesterov|nesterov, momentum"):
+        own = dp.optimizer(OwnSGD(0.1, momentum=0.9))
+    assert type(own) is OwnSGD
+    assert own.learning_rate.numpy() == pytest.approx(0.4)
+    assert re.search(r"^OwnSGD.momentum +0.9 +0.9 +not understood$", str(dp), re.MULTILINE)
+    wrapped = dp.optimizer(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(OwnSchedule(0.5))))
+    assert float(wrapped.learning_rate) == 2.0
+
+
+def test_name_of_an_optimizer():
+    assert grown(4).optimizer("sgd").learning_rate.numpy() == pytest.approx(0.04)
+
+
+def test_warmup_goes_by_the_rule_of_the_optimizer():
+    # 80 examples are 10 reference steps, 5 epochs of them 50.
+    dp = grown(4, warmup_epochs="auto", examples_per_epoch=80)
+    schedule = dp.optimizer(keras.optimizers.SGD(0.1)).get_config()["learning_rate"]
+    assert schedule["class_name"] == "ReplicaSchedule"
+    assert schedule["config"]["warmup_steps"] == 50
+    assert dp.optimizer(keras.optimizers.Adam(0.1)).get_config()["learning_rate"] == pytest.approx(0.2)
+    assert re.search(r"^epoch +steps +10 +3 ", str(dp), re.MULTILINE)
+
+
+def test_auto_warmup_without_the_length_of_an_epoch():
+    dp = grown(4, warmup_epochs="auto")
+    with pytest.raises(ScalingError, match=r"without examples_per_epoch\. Give examples_per_epoch, or warmup_epochs=0"):
+        dp.optimizer(keras.optimizers.SGD(0.1))
+    # No other rule warms up by itself.
+    dp.optimizer(keras.optimizers.Adam(0.1))
+
+
+def test_schedule():
+    cosine = keras.optimizers.schedules.CosineDecay(0.1, 100)
+    dp = grown(4, rule="linear", warmup_epochs=1, examples_per_epoch=80)
+    made = dp.schedule(cosine)
+    assert made.get_config() == ReplicaSchedule(cosine, 4, rule="linear", warmup_steps=10).get_config()
+    assert float(grown(4, rule=SqrtRule()).schedule(0.1)(0)) == pytest.approx(0.2)
+    with pytest.raises(ScalingError, match="only once"):
+        dp.optimizer(keras.optimizers.SGD(made))
+    with pytest.raises(ScalingError, match=r"'auto' goes by the optimizer(.|\n)*rule='linear'"):
+        grown(4).schedule(cosine)
+
+
+def test_table():
+    dp = grown(8, examples_per_epoch=1000)
+    dp.optimizer(keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 1000), momentum=0.9))
+    with dp.scope():
+        dp.prepare(keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization(momentum=0.9)], name="net"))
+    rows = [re.split(r" {2,}", line) for line in str(dp).splitlines()]
+    assert rows[0] == ["1 replica, global batch 64, reference batch 8: batch_ratio 8."]
+    assert rows[2:] == [
+        ["name", "unit", "old", "new", "rule"],
+        ["global batch", "examples", "8", "64", "x r"],
+        ["epoch", "steps", "125", "16", "/ r, rounded up"],
+        ["SGD.learning_rate", "per step", "CosineDecay", "8 * CosineDecay(step * 8)", "f s(step r)"],
+        ["SGD.learning_rate.decay_steps", "steps", "1000", "125", "/ r"],
+        ["SGD.learning_rate.initial_learning_rate", "per step", "0.1", "0.8", "x f"],
+        ["SGD.momentum", "per step", "0.9", "0.9", "unchanged"],
+        ["net: momentum of 1 BatchNormalization", "per step", "0.9", "0.430467", "m^r"],
+    ]
+
+
+def test_table_before_anything_was_derived():
+    assert "pass the optimizer through `dp.optimizer`" in str(grown(4))
+
+
+def test_batch_norm_momentum(tmp_path):
+    dp = grown(4)
+    with dp.scope():
+        norm = keras.layers.BatchNormalization(momentum=0.9)
+        model = dp.prepare(keras.Sequential([keras.Input((2,)), keras.Sequential([norm]), keras.layers.Dense(1)]))
+        assert norm.momentum == pytest.approx(0.9**4)
+        dp.prepare(model)
+        model.compile("sgd", "mse")
+    x = np.linspace(0, 6, 64, dtype="float32").reshape(32, 2)
+    model.fit(x, np.ones((32, 1)), verbose=0)
+    assert norm.momentum == pytest.approx(0.9**4)
+    moving = norm.moving_mean.numpy()
+    np.testing.assert_allclose(moving, (1 - 0.9**4) * x.mean(axis=0), rtol=1e-5)
+    # A file is that of the unprepared model, and a model loaded from it is prepared anew.
+    model.save(tmp_path / "model.keras")
+    with dp.scope():
+        loaded = keras.models.load_model(tmp_path / "model.keras")
+        again = loaded.layers[0].layers[0]
+        assert again.momentum == 0.9
+        dp.prepare(loaded)
+    assert again.momentum == pytest.approx(0.9**4)
+    np.testing.assert_array_equal(again.moving_mean.numpy(), moving)
+    # One set by hand since is the new reference.
+    norm.momentum = 0.5
+    dp.prepare(model)
+    assert norm.momentum == 0.5**4
+
+
+def test_refuses_an_optimizer_twice():
+    dp = grown(4)
+    made = dp.optimizer(keras.optimizers.Adam())
+    with pytest.raises(ScalingError, match=r"only once(.|\n)*came from `dp.optimizer`"):
+        dp.optimizer(made)
+
+
+def test_refuses_an_optimizer_with_state():
+    dp = grown(4)
+    with dp.scope():
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build([keras.Variable(1.0)])
+    with pytest.raises(ScalingError, match=r"before it trains(.|\n)*Pass one that was just made"):
+        dp.optimizer(optimizer)
+
+
+def constant():
+    return 0.1
+
+
+@pytest.mark.filterwarnings("ignore:Not understood")
+@pytest.mark.parametrize("make", [lambda: OwnHabit(1), lambda: keras.optimizers.SGD(constant)])
+def test_refuses_what_cannot_be_made_anew(make):
+    with pytest.raises(ScalingError, match="from_config"):
+        grown(4).optimizer(make())
+
+
+@pytest.mark.parametrize("value", [None, 3, keras.optimizers.SGD, object()])
+def test_refuses_what_is_no_optimizer(value):
+    with pytest.raises(ScalingError, match=r"takes a Keras optimizer(.|\n)*Received: "):
+        grown(4).optimizer(value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "rule"),
+    [
+        ({"rule": "cubic"}, ScalingError, "`rule` must say"),
+        ({"rule": NoRule}, ScalingError, "Give an instance"),
+        ({"warmup_epochs": -1}, ScalingError, "`warmup_epochs` must be"),
+        ({"warmup_epochs": "five"}, ScalingError, "`warmup_epochs` must be"),
+        ({"examples_per_epoch": 0}, BatchError, "positive integer"),
+        ({"reference_batch": 0}, BatchError, "`reference_batch` must be a positive integer"),
+        ({"global_batch": 4}, BatchError, "Exactly one"),
+    ],
+)
+def test_bad_arguments(arguments, error, rule):
+    with pytest.raises(error, match=rf"{rule}"):
+        grown(4, **arguments) if "reference_batch" not in arguments else DataParallel(8, devices=1, **arguments)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_grown_run_is_one_replicas_run_with_the_larger_batch(replicas):
+    """The re-derived recipe, on replicas: the same weights as written by hand for one device."""
+    found = run_case(f"{CASES}:train", args=(replicas,))
+    for one, other in zip(found["by hand"], found["weights"], strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,162 @@
+"""Cases of the contract: every form of data that `fit` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tests.training.contract import Case, Outcome, fitting, flat_arrays, observe_fit, state_of
+from tests.training.models import (
+    LABELS,
+    TARGETS,
+    TOKENS,
+    WEIGHTS,
+    X,
+    classifying,
+    labelled,
+    mlp,
+    regressing,
+    sgd,
+)
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches of 24 rows, and a last one of 10."""
+
+    def __len__(self) -> int:
+        return 11
+
+    def __getitem__(self, index: int) -> Any:
+        rows = slice(24 * index, 24 * (index + 1))
+        return X[rows], LABELS[rows]
+
+
+def _generated() -> Iterator[Any]:
+    for _ in range(3):
+        for start in range(0, 250, 24):
+            yield X[start : start + 24], LABELS[start : start + 24]
+
+
+def _two_inputs(form: Any) -> keras.Model:
+    left, right = keras.Input((8,), name="left"), keras.Input((2,), name="right")
+    joined = keras.layers.Concatenate()([left, right])
+    return keras.Model(form(left, right), keras.layers.Dense(2)(joined))
+
+
+def _pairs(form: Any) -> Any:
+    return fitting(
+        lambda: _two_inputs(form),
+        classifying(),
+        lambda: {"x": form(X, TARGETS), "y": LABELS, "batch_size": 24},
+        evaluated=True,
+    )
+
+
+def _dataset(weights: bool = False) -> tf.data.Dataset:
+    parts = (X, LABELS, WEIGHTS) if weights else (X, LABELS)
+    return tf.data.Dataset.from_tensor_slices(parts).batch(24)
+
+
+def _ragged() -> keras.Model:
+    return keras.Sequential(
+        [
+            keras.Input((None,), dtype="int32", ragged=True),
+            keras.layers.Embedding(12, 4),
+            keras.layers.GlobalAveragePooling1D(),
+            keras.layers.Dense(2),
+        ]
+    )
+
+
+def _sparse_data() -> dict[str, Any]:
+    x = np.where(X > 0.5, X, 0).astype("float32")
+    rows = tf.data.Dataset.from_tensor_slices((tf.sparse.from_dense(x), LABELS))
+    return {"x": rows.batch(24)}
+
+
+def _sparse() -> keras.Model:
+    return keras.Sequential([keras.Input((8,), sparse=True), keras.layers.Dense(2)])
+
+
+def _from_generator(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(mlp())
+        model.compile(**classifying()())
+    model.fit(_generated(), steps_per_epoch=11, epochs=2, verbose=0)
+    return {
+        **state_of(model),
+        "evaluate": flat_arrays(model.evaluate(_generated(), steps=11, verbose=0)),
+    }
+
+
+def _repeated(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(mlp())
+        model.compile(**classifying()())
+    return observe_fit(model, {"x": _dataset().repeat(), "steps_per_epoch": 9})
+
+
+CASES: dict[str, Case] = {
+    "input: arrays": fitting(mlp, classifying(), labelled(), evaluated=True),
+    "input: list of arrays": _pairs(lambda left, right: [left, right]),
+    "input: dict of arrays": _pairs(lambda left, right: {"left": left, "right": right}),
+    "input: tf tensors": fitting(
+        mlp,
+        classifying(),
+        lambda: {"x": tf.constant(X), "y": tf.constant(LABELS), "batch_size": 24},
+        evaluated=True,
+    ),
+    "input: tf.data": fitting(mlp, classifying(), lambda: {"x": _dataset()}, evaluated=True),
+    "input: tf.data with sample weights": fitting(
+        mlp, classifying(), lambda: {"x": _dataset(weights=True)}, evaluated=True
+    ),
+    "input: tf.data, static shapes": fitting(
+        mlp,
+        classifying(),
+        lambda: {"x": tf.data.Dataset.from_tensor_slices((X, LABELS)).batch(24, drop_remainder=True)},
+    ),
+    "input: tf.data, repeated": Case(_repeated),
+    "input: PyDataset": fitting(mlp, classifying(), lambda: {"x": Batches()}, evaluated=True),
+    "input: PyDataset, several threads": fitting(
+        mlp, classifying(), lambda: {"x": Batches(workers=2, max_queue_size=4)}
+    ),
+    "input: generator": Case(_from_generator),
+    "input: x without y": fitting(
+        lambda: mlp(lambda: keras.layers.ActivityRegularization(l2=0.1)),
+        lambda: {"optimizer": sgd()},
+        lambda: {"x": X, "batch_size": 24},
+    ),
+    "input: ragged": fitting(
+        _ragged,
+        classifying(),
+        lambda: {
+            "x": tf.data.Dataset.from_tensor_slices((tf.RaggedTensor.from_tensor(TOKENS, padding=0), LABELS)).batch(24)
+        },
+    ),
+    "input: sparse": fitting(_sparse, classifying(), _sparse_data),
+    "input: rows of rank 2": fitting(
+        lambda: keras.Sequential(
+            [
+                keras.Input((4, 2)),
+                keras.layers.Conv1D(4, 2, activation="tanh"),
+                keras.layers.Flatten(),
+                keras.layers.Dense(2),
+            ]
+        ),
+        regressing(),
+        lambda: {"x": X.reshape(250, 4, 2), "y": TARGETS, "batch_size": 24},
+        evaluated=True,
+    ),
+    "validation_data": fitting(mlp, classifying(), labelled(validation_data=(X[:31], LABELS[:31])), evaluated=False),
+    "validation_data, smaller than N": fitting(mlp, classifying(), labelled(validation_data=(X[:2], LABELS[:2]))),
+    "validation_data, tf.data of another batch": fitting(
+        mlp,
+        classifying(),
+        lambda: labelled(validation_data=tf.data.Dataset.from_tensor_slices((X, LABELS)).batch(7))(),
+    ),
+    "validation_split": fitting(mlp, classifying(), labelled(validation_split=0.2)),
+}

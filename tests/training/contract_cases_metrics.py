@@ -1,0 +1,126 @@
+"""Cases of the contract: metrics in the logs of each batch, of each epoch and of `evaluate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from tests.training.contract import Case, fitting
+from tests.training.models import (
+    FEWER_THAN_REPLICAS,
+    LABELS,
+    WEIGHTS,
+    X,
+    adam,
+    cross_entropy,
+    labelled,
+    mlp,
+    normalised,
+    sgd,
+    targeted,
+)
+
+
+def measuring(*metrics: Any, build: Any = None, loss: Any = None, data: Any = None) -> Case:
+    """A model of one output, with metrics made by `metrics`."""
+    return fitting(
+        build or _binary,
+        lambda: {
+            "optimizer": sgd(),
+            "loss": loss or "binary_crossentropy",
+            "metrics": [make() for make in metrics],
+        },
+        data or _binary_data(),
+        evaluated=True,
+    )
+
+
+def _binary() -> keras.Model:
+    model = mlp(outputs=1)
+    return keras.Sequential([*model.layers, keras.layers.Activation("sigmoid")])
+
+
+def _binary_data(rows: int = 250, **more: Any) -> Any:
+    return lambda: {
+        "x": X[:rows],
+        "y": LABELS[:rows, None].astype("float32"),
+        "batch_size": 24,
+        **more,
+    }
+
+
+class TracksItsOwn(keras.Model):
+    """Counts something in `call`, with a metric it holds itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = keras.layers.Dense(16, activation="tanh")
+        self.second = keras.layers.Dense(2)
+        self.size = keras.metrics.Mean(name="size")
+
+    def call(self, inputs: Any) -> Any:
+        hidden = self.first(inputs)
+        self.size.update_state(keras.ops.abs(hidden))
+        return self.second(hidden)
+
+
+_M = keras.metrics
+
+CASES: dict[str, Case] = {
+    "metrics AUC, precision, recall": measuring(
+        lambda: _M.AUC(num_thresholds=50), _M.Precision, _M.Recall, lambda: "accuracy"
+    ),
+    "metrics, last batch smaller than N": measuring(
+        _M.AUC, lambda: _M.F1Score(threshold=0.5), data=_binary_data(FEWER_THAN_REPLICAS)
+    ),
+    "metrics MeanIoU and accuracy": measuring(
+        lambda: _M.MeanIoU(num_classes=2, sparse_y_pred=False),
+        _M.SparseCategoricalAccuracy,
+        build=mlp,
+        loss=cross_entropy(),
+        data=labelled(),
+    ),
+    "metrics R2Score and RootMeanSquaredError": measuring(
+        _M.R2Score,
+        _M.RootMeanSquaredError,
+        build=lambda: mlp(outputs=2),
+        loss="mse",
+        data=targeted(),
+    ),
+    "metrics, weighted_metrics": fitting(
+        _binary,
+        lambda: {
+            "optimizer": adam(),
+            "loss": "binary_crossentropy",
+            "metrics": [_M.BinaryAccuracy()],
+            "weighted_metrics": [_M.AUC(), _M.BinaryAccuracy(name="weighted")],
+        },
+        _binary_data(sample_weight=WEIGHTS),
+        evaluated=True,
+    ),
+    "metric functions of the user's own": measuring(
+        lambda: _share_of_positives, build=mlp, loss=cross_entropy(), data=labelled()
+    ),
+    "metric that the model holds": fitting(
+        TracksItsOwn,
+        lambda: {"optimizer": sgd(), "loss": cross_entropy(), "metrics": ["accuracy"]},
+        labelled(),
+        evaluated=True,
+    ),
+    "metrics with steps_per_execution": fitting(
+        normalised,
+        lambda: {
+            "optimizer": sgd(),
+            "loss": cross_entropy(),
+            "metrics": ["accuracy"],
+            "steps_per_execution": 3,
+        },
+        labelled(validation_data=(X[:31], LABELS[:31])),
+        evaluated=True,
+    ),
+}
+
+
+def _share_of_positives(y: Any, y_pred: Any) -> Any:
+    return keras.ops.cast(y_pred[:, 1] > y_pred[:, 0], "float32")

@@ -1,0 +1,54 @@
+"""Cases of the contract that speak of the replicas themselves; what must be is known otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from tests.training.cases_randomness import AlwaysRandom
+from tests.training.contract import Case, Outcome, flat_arrays
+from tests.training.models import TARGETS, X
+
+# Divides by 1, 2, 3 and 4 replicas.
+_ROWS = 24
+
+
+def _masks(dp: Any) -> Outcome:
+    """How many pairs of replicas draw the same mask."""
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((100,)), AlwaysRandom(keras.layers.Dropout(0.5, seed=7))]))
+    x = np.ones((_ROWS, 100), "float32")
+    masks = model.predict(x, batch_size=_ROWS, verbose=0).reshape(dp.num_replicas, -1)
+    num_equal = dp.num_replicas - len(np.unique(masks, axis=0))
+    return {"identical masks": [np.array(num_equal)]}
+
+
+def _local_statistics(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(
+            keras.Sequential(
+                [
+                    keras.Input((8,)),
+                    keras.layers.BatchNormalization(momentum=0.0, trainable=True),
+                    keras.layers.Dense(2),
+                ]
+            )
+        )
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    model.fit(X[:_ROWS], TARGETS[:_ROWS], batch_size=_ROWS, verbose=0, shuffle=False)
+    mean, _ = flat_arrays(model.layers[0].non_trainable_variables)
+    return {"moving averages": [mean]}
+
+
+def _mean_of_means(dp: Any) -> Outcome:
+    """The mean of the means of equal shares is the mean, for any number of replicas."""
+    del dp
+    return {"moving averages": [X[:_ROWS].mean(axis=0)]}
+
+
+CASES: dict[str, Case] = {
+    "dropout on each replica": Case(_masks, reference=lambda dp: {"identical masks": [np.array(0)]}),
+    "batch norm, local": Case(_local_statistics, reference=_mean_of_means, batch_norm="local"),
+}

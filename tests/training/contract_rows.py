@@ -1,0 +1,96 @@
+"""The rows of the N = 1 contract, as the README shows them, each with what proves it.
+
+The first case of a row runs on 1, 2, 3 and 4 replicas and is the one that the README's table shows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One promise.
+
+    Args:
+        title: As in the table; Markdown.
+        cases: Names of cases in `contract_cases_*.py`.
+        test: The test that proves it, "path::function".
+    """
+
+    title: str
+    cases: tuple[str, ...]
+    test: str = "tests/training/test_contract.py::test_equals_one_replica"
+
+
+ROWS = (
+    Row("batches that divide evenly", ("even batches",)),
+    Row(
+        "several workers (`MultiWorkerMirroredStrategy` and `fit`)",
+        ("last batch uneven",),
+        "tests/training/test_workers.py::test_workers_equal_one_replica",
+    ),
+    Row("last batch uneven", ("last batch uneven", "batch not divisible by N")),
+    Row(
+        "last batch smaller than N, with BatchNormalization",
+        ("last batch smaller than N, batch norm", "last batch smaller than N"),
+    ),
+    Row("first batch uneven", ("first batch uneven", "data smaller than N")),
+    Row("`clipnorm`", ("clipnorm", "clipnorm, last batch smaller than N")),
+    Row("`global_clipnorm`", ("global_clipnorm",)),
+    Row("`clipvalue`", ("clipvalue",)),
+    Row(
+        "`gradient_accumulation_steps`",
+        ("accumulation", "accumulation over the end of an epoch"),
+    ),
+    Row(
+        "`use_ema` with `gradient_accumulation_steps`: moves once per update",
+        ("accumulation and EMA, by hand",),
+    ),
+    Row("`use_ema` with `ema_overwrite_frequency`", ("EMA with overwriting", "EMA")),
+    Row(
+        "`steps_per_execution` > 1",
+        ("steps_per_execution", "steps_per_execution longer than the epoch"),
+    ),
+    Row("`jit_compile=True`", ("jit_compile", "jit_compile, batch norm")),
+    Row("`run_eagerly=True`", ("run_eagerly",)),
+    Row("masks", ("masked sequence loss", "masked sequence loss, a replica without entries")),
+    Row("loss reduction `mean_with_sample_weight`", ("mean_with_sample_weight",)),
+    Row("loss reduction `sum`", ("reduction sum",)),
+    Row("loss reduction `None`", ("reduction None",)),
+    Row(
+        "loss functions that return one number",
+        ("scalar loss function, ratio", "scalar loss function, sum"),
+    ),
+    Row("`add_loss`, a mean over examples", ("add_loss, mean",)),
+    Row("`add_loss`, a sum over examples", ("add_loss, sum", "add_loss, mean and sum")),
+    Row("several inputs and outputs, loss weights", ("several inputs and outputs",)),
+    Row("`sample_weight`, `class_weight`", ("sample_weight", "class_weight")),
+    Row("metrics in the logs of each batch", ("metrics AUC, precision, recall",)),
+    Row(
+        "BatchNormalization, synchronised: moving statistics",
+        ("batch norm", "batch norm, masked and nested"),
+    ),
+    Row(
+        "BatchNormalization, local: moving statistics averaged over replicas",
+        ("batch norm, local",),
+    ),
+    Row("Dropout, noise, augmentation: a stream per replica", ("dropout on each replica",)),
+    Row("sparse gradients with `clipnorm`", ("embedding, sparse gradients and clipnorm",)),
+    Row(
+        "`LossScaleOptimizer`, a step skipped by all or none",
+        ("LossScaleOptimizer, overflow on one replica", "LossScaleOptimizer"),
+    ),
+    Row("`mixed_float16`", ("mixed_float16",)),
+    Row("own `train_step`, `compute_loss`", ("own train_step, compute_loss",)),
+    Row("own `train_step`, loss by hand", ("own train_step, loss by hand",)),
+    Row("two optimizers, own `compile`", ("two optimizers, own compile",)),
+    Row("`train_on_batch` and the like", ("train, test and predict on batch",)),
+    Row("`evaluate` and `predict`, any batch", ("evaluate and predict, any batch",)),
+)
+
+NUM_REPLICAS = (1, 2, 3, 4)
+
+
+def shown_cases() -> list[str]:
+    """The first case of every row."""
+    return list(dict.fromkeys(row.cases[0] for row in ROWS))

@@ -1,0 +1,138 @@
+"""Bad input: the rule, what was received, the way out, and nothing half-done."""
+
+import json
+
+import pytest
+
+from tests.processes import run_case
+from tests.training.together import Failure, run_together
+
+CASES = "tests.training.cases_errors"
+NUM_REPLICAS = 3
+pytestmark = pytest.mark.xdist_group("errors")
+
+# What is done wrong: the error, and a part of its text.
+ARGUMENTS = {
+    "neither batch": ("BatchError", "Exactly one of"),
+    "both batches": ("BatchError", "Exactly one of"),
+    "zero": ("BatchError", "positive integer"),
+    "negative": ("BatchError", "global_batch=-24"),
+    "fraction": ("BatchError", "global_batch=24.0"),
+    "text": ("BatchError", "'24'"),
+    "bool": ("BatchError", "True"),
+    "fewer than replicas": ("BatchError", "at least the number of replicas (3)"),
+    "batch_norm": ("ModelError", "'auto', 'local', 'synchronized'"),
+    "unknown device": ("DeviceError", "GPU:7"),
+    "too many devices": ("DeviceError", "simulate_replicas(4)"),
+    "no devices": ("DeviceError", "empty"),
+    "default strategy": ("DeviceError", "MirroredStrategy"),
+    "one-device strategy": ("DeviceError", "OneDeviceStrategy"),
+    "no strategy": ("DeviceError", "str"),
+    "TPU strategy": ("DeviceError", "TPUStrategy"),
+    "parameter servers": ("DeviceError", "ParameterServerStrategy"),
+    "communication": ("DeviceError", "NCCL"),
+    "replicas too late": ("DeviceError", "before TensorFlow starts"),
+    "replicas zero": ("DeviceError", "num_replicas=0"),
+    "replicas bool": ("DeviceError", "num_replicas=True"),
+    "replicas text": ("DeviceError", "num_replicas='3'"),
+}
+SCOPES = {
+    "model outside": ("ModelError", "with dp.scope()"),
+    "layer outside": ("ModelError", "with dp.scope()"),
+    "optimizer outside": ("ModelError", "optimizer"),
+    "metric outside": ("ModelError", "metric"),
+    "compile outside": ("ModelError", "with dp.scope()"),
+    "a layer": ("ModelError", "Dense"),
+    "a class": ("ModelError", "keras.Model"),
+    "None": ("ModelError", "None"),
+}
+BATCHES = {
+    "arrays, batch_size too small": ("DataError", "batch_size=8"),
+    "arrays, batch_size too large": ("DataError", "batch_size=32"),
+    "tf.data, too small": ("DataError", "12"),
+    "tf.data, too large": ("DataError", "48"),
+    "one batch, too large": ("DataError", "48"),
+    "unknown length, too large": ("DataError", "25"),
+    "PyDataset, too small": ("DataError", "12"),
+    "PyDataset, too large": ("DataError", "48"),
+    "generator, too large": ("DataError", "48"),
+    "later batch too large": ("DataError", "30"),
+}
+RIGHT_BATCHES = (
+    "only batch smaller",
+    "last batch smaller",
+    "evaluate, another batch",
+    "validation of another batch",
+    "train_on_batch, another batch",
+    "predict, another batch",
+)
+
+
+@pytest.fixture(scope="module")
+def found():
+    calls = [(f"{CASES}:{name}", (NUM_REPLICAS,)) for name in ("arguments", "scopes", "batches")]
+    results = run_together(calls)
+    together = {}
+    for (target, _), result in results.items():
+        assert not isinstance(result, Failure), result
+        together[target.partition(":")[2]] = result
+    return together
+
+
+def _check(found, error, part):
+    kind, said = found
+    assert kind == error, said
+    assert part in said
+    assert "\nReceived: " in said
+    rule, _, rest = said.partition("\nReceived: ")
+    assert rule.endswith(".")
+    assert rest
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments(found, name):
+    _check(found["arguments"][name], *ARGUMENTS[name])
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_scopes(found, name):
+    _check(found["scopes"][name], *SCOPES[name])
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batches(found, name):
+    _check(found["batches"][name], *BATCHES[name])
+
+
+@pytest.mark.parametrize("name", RIGHT_BATCHES)
+def test_batches_that_are_right(found, name):
+    kind, said = found["batches"][name]
+    assert kind == "no error", said
+
+
+@pytest.mark.parametrize("name", [name for name in BATCHES if "later" not in name])
+def test_no_step_was_taken(found, name):
+    assert found["batches"]["unchanged"][name]
+
+
+def test_nothing_is_half_done(found):
+    assert found["scopes"]["refused model"] == ("no error", "1")
+    assert found["arguments"]["same replicas again"] == ("no error", "None")
+
+
+def test_model_that_is_not_compiled_gets_the_error_of_keras(found):
+    kind, said = found["scopes"]["not compiled"]
+    assert kind == "ValueError"
+    assert "compile()" in said
+
+
+@pytest.mark.parametrize(
+    "tf_config",
+    [
+        "worker 0 of 2",
+        json.dumps({"cluster": {"worker": ["a:1", "b:1"]}}),
+        json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}),
+    ],
+)
+def test_malformed_cluster(tf_config):
+    _check(run_case(f"{CASES}:cluster", env={"TF_CONFIG": tf_config}), "ClusterError", "TF_CONFIG")

@@ -1,0 +1,74 @@
+"""The N = 1 contract with several worker processes over TF_CONFIG."""
+
+import pytest
+
+from tests.training import contract_run
+
+CASES = contract_run.load_cases()
+
+NAMES = (
+    "last batch uneven",
+    "last batch smaller than N, batch norm",
+    "first batch uneven",
+    "data smaller than N",
+    "clipnorm",
+    "global_clipnorm",
+    "accumulation",
+    "accumulation and EMA, by hand",
+    "EMA with overwriting",
+    "steps_per_execution",
+    "jit_compile",
+    "run_eagerly",
+    "masked sequence loss",
+    "mean_with_sample_weight",
+    "reduction sum",
+    "scalar loss function, ratio",
+    "add_loss, mean and sum",
+    "several inputs and outputs",
+    "metrics AUC, precision, recall",
+    "embedding, sparse gradients and clipnorm",
+    "LossScaleOptimizer, overflow on one replica",
+    "mixed_float16",
+    "subclassed model, not built",
+    "own train_step, loss object",
+    "own train_step, loss by hand",
+    "two optimizers, own compile",
+    "input: tf.data",
+    "input: PyDataset",
+    "input: generator",
+    "validation_data, smaller than N",
+    "train, test and predict on batch",
+    "evaluate and predict, any batch",
+    "fit twice, initial_epoch",
+)
+ON_THREE = ("last batch smaller than N, batch norm",)
+
+
+def _parameters():
+    for name in NAMES:
+        known = CASES[name].known
+        yield pytest.param(name, marks=[pytest.mark.xfail(reason=known)] if known else [])
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, references):
+    """Results of both workers, by rank and name; the workers run once."""
+    directory = tmp_path_factory.mktemp("workers")
+    return contract_run.run_on_workers(NAMES, 2, directory, references)
+
+
+@pytest.mark.xdist_group("workers")
+@pytest.mark.parametrize("name", list(_parameters()))
+def test_workers_equal_one_replica(results, name):
+    for by_name in results:
+        assert not by_name[name].error, by_name[name].error
+        assert contract_run.beyond_tolerance(CASES[name], by_name[name]) == {}
+
+
+@pytest.mark.xdist_group("workers")
+def test_three_workers_equal_one_replica(tmp_path, references):
+    results = contract_run.run_on_workers(ON_THREE, 3, tmp_path, references)
+    for name in ON_THREE:
+        for by_name in results:
+            assert not by_name[name].error, by_name[name].error
+            assert contract_run.beyond_tolerance(CASES[name], by_name[name]) == {}

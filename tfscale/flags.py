@@ -1,0 +1,126 @@
+"""`DataParallel` from absl flags, for scripts that run under `absl.app`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+if TYPE_CHECKING:
+    from tfscale.data_parallel import DataParallel
+
+__all__ = ["data_parallel", "define"]
+
+_BATCHES = ("per_replica_batch", "global_batch")
+
+
+def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> None:
+    """Defines one absl flag for each argument of `DataParallel`.
+
+    `--per_replica_batch`, `--global_batch`, `--reference_batch`, `--examples_per_epoch`, `--scaling_rule`,
+    `--warmup_epochs`, `--batch_norm`, `--devices`, `--seed`; and `--simulate_replicas` for N logical CPUs. A strategy
+    of one's own is no flag: give it to `data_parallel`. Loads no TensorFlow.
+
+    Args:
+        flag_values: Where to define them.
+        **defaults: The script's own defaults, by flag. That of one batch size yields to the other on the command line.
+
+    Raises:
+        absl.flags.DuplicateFlagError: When the script has a flag of the same name.
+        TypeError: When a default is for no flag of these.
+
+    Example:
+        >>> from absl import flags
+        >>> import tfscale
+        >>> values = flags.FlagValues()
+        >>> tfscale.flags.define(flag_values=values, global_batch=64)
+        >>> values(["train.py", "--scaling_rule=sqrt"])
+        ['train.py']
+        >>> values.global_batch, values.scaling_rule, values.devices
+        (64, 'sqrt', 'auto')
+    """
+    integers = {
+        "per_replica_batch": "Examples of one replica in one step: the batch grows with the replicas.",
+        "global_batch": "Examples of all replicas in one step: the batch is kept, and split.",
+        "reference_batch": "The batch that the recipe was tuned for; by default the one that is given.",
+        "examples_per_epoch": "Examples in an epoch; needed for a warm-up.",
+        "simulate_replicas": "Make this many logical CPUs, to stand in for GPUs; by default none are made.",
+    }
+    seed = "Seed of Python, NumPy and Keras."
+    enums = {
+        "scaling_rule": (("auto", "linear", "sqrt", "none"), "By what factor the learning rate grows."),
+        "batch_norm": (("auto", "local", "synchronized"), "Which examples BatchNormalization sees."),
+    }
+    strings = {
+        "warmup_epochs": "Epochs over which the rate rises from the reference rate, or 'auto'.",
+        "devices": "'auto', a number, or names with commas between, such as GPU:0,GPU:1.",
+    }
+    unknown = defaults.keys() - {*integers, *enums, *strings, "seed"}
+    if unknown:
+        raise TypeError(f"`defaults` must be for flags that are defined here.\nReceived: {', '.join(sorted(unknown))}.")
+    for name, text in integers.items():
+        flags.DEFINE_integer(name, defaults.get(name), text, lower_bound=1, flag_values=flag_values)
+    flags.DEFINE_integer("seed", defaults.get("seed"), seed, flag_values=flag_values)
+    for name, (values, text) in enums.items():
+        flags.DEFINE_enum(name, defaults.get(name, "auto"), values, text, flag_values=flag_values)
+    for name, text in strings.items():
+        flags.DEFINE_string(name, str(defaults.get(name, "auto")), text, flag_values=flag_values)
+
+
+def data_parallel(*, flag_values: flags.FlagValues = flags.FLAGS, **arguments: Any) -> DataParallel:
+    """Makes a `DataParallel` from the flags that `define` defined, after they were parsed.
+
+    Call it before TensorFlow starts, if `--simulate_replicas` may be given.
+
+    Args:
+        flag_values: Where they are defined.
+        **arguments: Arguments of `DataParallel` that go before the flags, such as `strategy`.
+
+    Raises:
+        BatchError: When no or both batch sizes are given; and whatever else `DataParallel` raises.
+
+    Example:
+        >>> from absl import flags
+        >>> import tfscale
+        >>> values = flags.FlagValues()
+        >>> tfscale.flags.define(flag_values=values, global_batch=64)
+        >>> values(["train.py", "--per_replica_batch=32", "--devices=1"])
+        ['train.py']
+        >>> tfscale.flags.data_parallel(flag_values=values).global_batch
+        32
+    """
+    given = {**_arguments(flag_values), **arguments}
+    # Only now: parsing flags, and showing their help, needs no TensorFlow.
+    if flag_values.simulate_replicas is not None:
+        importlib.import_module("tfscale.training.strategy").simulate_replicas(flag_values.simulate_replicas)
+    made: DataParallel = importlib.import_module("tfscale.data_parallel").DataParallel(**given)
+    return made
+
+
+def _arguments(values: flags.FlagValues) -> dict[str, Any]:
+    names = (*_BATCHES, "reference_batch", "examples_per_epoch", "batch_norm", "seed")
+    found = {name: values[name].value for name in names}
+    on_command_line = [name for name in _BATCHES if values[name].present]
+    if len(on_command_line) == 1:
+        found.update({name: None for name in _BATCHES if name not in on_command_line})
+    return {
+        **found,
+        "rule": values.scaling_rule,
+        "warmup_epochs": _number(values.warmup_epochs),
+        "devices": _devices(values.devices),
+    }
+
+
+def _number(text: str) -> Any:
+    """A number, or the text as it is, for `DataParallel` to accept or to refuse."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _devices(text: str) -> Any:
+    if text.isdigit():
+        return int(text)
+    return text.split(",") if ":" in text else text

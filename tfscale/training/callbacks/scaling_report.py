@@ -1,0 +1,170 @@
+"""What do rate, batch and speed look like, epoch by epoch?"""
+
+from __future__ import annotations
+
+import csv
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.scaling import BatchPlan
+from tfscale.training.callbacks.replica_scaling import current_rate
+from tfscale.training.optimizers import innermost
+
+_log = logging.getLogger(__name__)
+
+COLUMNS = (
+    "epoch",
+    "steps",
+    "reference_steps",
+    "epochs_equivalent",
+    "learning_rate",
+    "momentum",
+    "global_batch",
+    "examples_per_s",
+    "step_time_s",
+)
+
+
+class ScalingReport(keras.callbacks.Callback):
+    """Reports rate, momentum, global batch and speed after every epoch: to the log, to TensorBoard and to a CSV file.
+
+    One row per epoch. `steps` counts optimizer updates since the start of the run, also of one that was resumed;
+    `reference_steps = steps * batch_ratio`, the steps of the reference run that saw as many examples;
+    `epochs_equivalent = steps * global_batch / examples_per_epoch`, empty when the latter is unknown; `learning_rate`
+    is that of the next step; `momentum` is SGD's, or Adam's beta_1, or empty. `examples_per_s` and `step_time_s` are
+    measured from the begin of an epoch's first batch to the end of its last, without validation; the very first batch
+    is left out, because it makes the graph. The last batch of an epoch counts in full.
+
+    Args:
+        plan: The batches of the run, `DataParallel.plan`.
+        examples_per_epoch: Examples in an epoch.
+        directory: Where to write `scaling.csv` and TensorBoard's events; None for the log alone. On several workers,
+            give it to the chief only. A run that starts at an `initial_epoch` goes on in the file that is there.
+        clock: Seconds, from anywhere.
+
+    Example:
+        >>> import keras, numpy as np, tfscale
+        >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "mse")
+        >>> plan = tfscale.BatchPlan(global_batch=4, num_replicas=1, reference_batch=2)
+        >>> report = tfscale.callbacks.ScalingReport(plan, examples_per_epoch=8)
+        >>> history = model.fit(np.ones((8, 1)), np.ones(8), batch_size=4, epochs=2, verbose=0, callbacks=[report])
+        >>> [(row["steps"], row["reference_steps"], row["epochs_equivalent"]) for row in report.rows]
+        [(2, 4.0, 1.0), (4, 8.0, 2.0)]
+    """
+
+    def __init__(
+        self,
+        plan: BatchPlan,
+        *,
+        examples_per_epoch: int | None = None,
+        directory: str | os.PathLike[str] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        super().__init__()
+        self._plan = plan
+        self._examples_per_epoch = examples_per_epoch
+        self._directory = None if directory is None else Path(directory)
+        self._clock = clock
+        self._writer: Any = None
+        self._is_first = True
+        self._start_s: float | None = None
+        self._end_s = 0.0
+        self._batches = self._untimed = 0
+        self.rows: list[dict[str, Any]] = []
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Starts anew."""
+        del logs
+        self.rows = []
+        self._is_first = True
+        if self._directory is not None:
+            self._writer = tf.summary.create_file_writer(str(self._directory / "scaling"))
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Starts the clock anew."""
+        del epoch, logs
+        self._start_s = None
+        self._batches = self._untimed = 0
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Starts the clock."""
+        del batch, logs
+        if self._start_s is None:
+            self._start_s = self._clock()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Reads the clock; `batch` is the last of several steps that run in one call."""
+        del logs
+        self._batches = batch + 1
+        self._end_s = self._clock()
+        if self._is_first:
+            self._is_first = False
+            self._start_s, self._untimed = self._end_s, self._batches
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Writes a row."""
+        del logs
+        row = self._row(epoch)
+        self.rows.append(row)
+        shown = ", ".join(f"{name} {value:.6g}" for name, value in row.items() if value is not None)
+        _log.info("%s", shown)
+        if self._directory is not None:
+            _write_csv(self._directory / "scaling.csv", row, append=epoch > 0)
+            with self._writer.as_default(step=epoch):
+                for name, value in row.items():
+                    if name != "epoch" and value is not None:
+                        tf.summary.write(f"scaling/{name}", float(value), metadata=_scalar())
+            self._writer.flush()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Closes TensorBoard's file."""
+        del logs
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _row(self, epoch: int) -> dict[str, Any]:
+        optimizer = innermost(self.model.optimizer)
+        steps = int(keras.ops.convert_to_numpy(optimizer.iterations))
+        accumulation = optimizer.gradient_accumulation_steps or 1
+        timed = self._batches - self._untimed
+        seconds = self._end_s - (self._start_s or 0.0)
+        is_timed = timed > 0 and seconds > 0
+        seen = self._plan.steps_to_examples(steps * accumulation)
+        return {
+            "epoch": epoch,
+            "steps": steps,
+            "reference_steps": float(self._plan.steps_to_reference_steps(steps)),
+            "epochs_equivalent": float(seen / self._examples_per_epoch) if self._examples_per_epoch else None,
+            "learning_rate": current_rate(optimizer),
+            "momentum": getattr(optimizer, "momentum", getattr(optimizer, "beta_1", None)),
+            "global_batch": self._plan.global_batch,
+            "examples_per_s": timed * self._plan.global_batch / seconds if is_timed else None,
+            "step_time_s": seconds / timed * accumulation if is_timed else None,
+        }
+
+
+def _scalar() -> Any:
+    """What marks a summary as a scalar. `tf.summary.scalar` would do, if TensorBoard itself were always installed."""
+    metadata = tf.compat.v1.SummaryMetadata()
+    metadata.plugin_data.plugin_name = "scalars"
+    metadata.data_class = 1  # DATA_CLASS_SCALAR
+    return metadata
+
+
+def _write_csv(path: Path, row: dict[str, Any], *, append: bool) -> None:
+    is_new = not (append and path.exists())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w" if is_new else "a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)

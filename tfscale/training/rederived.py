@@ -1,0 +1,123 @@
+"""How is an optimizer made anew for a larger batch?"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.errors import ScalingError
+from tfscale.scaling import BatchGrowth, ScaledKnob, scale_hyperparameters
+from tfscale.scaling.schedule_config import copy_config
+from tfscale.training.optimizers import innermost
+from tfscale.training.schedules import ReplicaSchedule
+
+# Those that were made here: their config alone would not tell.
+_REDERIVED: weakref.WeakSet[keras.optimizers.Optimizer] = weakref.WeakSet()
+
+
+def rederive_optimizer(
+    optimizer: Any, growth: BatchGrowth, strategy: tf.distribute.Strategy
+) -> tuple[keras.optimizers.Optimizer, tuple[ScaledKnob, ...]]:
+    """Returns an optimizer of the same class for the batches of `growth`, and one row per hyper-parameter.
+
+    At batch ratio 1 it is the same object.
+
+    Args:
+        optimizer: Any Keras optimizer that has not trained yet, or its name.
+        growth: The batches, the rule and the warm-up.
+        strategy: Under its scope the new one is created.
+
+    Raises:
+        ScalingError: When it is no optimizer, was re-derived before, has trained already, cannot be made from its own
+            config, or a hyper-parameter cannot be re-derived.
+    """
+    if isinstance(optimizer, str):
+        with strategy.scope():
+            optimizer = keras.optimizers.get(optimizer)
+    _check_optimizer(optimizer)
+    ratio = growth.plan.batch_ratio
+    scaled = scale_hyperparameters(
+        keras.saving.serialize_keras_object(optimizer), ratio, rule=growth.rule, warmup_steps=growth.warmup_steps
+    )
+    if ratio == 1:
+        return optimizer, scaled.knobs
+    if optimizer.built:
+        raise ScalingError(
+            "An optimizer must be re-derived before it trains: the new one starts without state.\n"
+            f"Received: {optimizer.name!r}, which was built already. Pass one that was just made."
+        )
+    with strategy.scope():
+        made = _make_anew(optimizer, scaled.config["config"])
+    # Inside a LossScaleOptimizer too.
+    _REDERIVED.update({made, innermost(made)})
+    return made, scaled.knobs
+
+
+def was_rederived(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether `rederive_optimizer` made it."""
+    return optimizer in _REDERIVED
+
+
+def rederive_schedule(schedule: Any, growth: BatchGrowth) -> tuple[Any, tuple[ScaledKnob, ...]]:
+    """Returns a `ReplicaSchedule` around a schedule or a rate, or at batch ratio 1 the same object.
+
+    Args:
+        schedule: A Keras schedule, or a constant rate.
+        growth: The batches, the rule and the warm-up.
+
+    Raises:
+        ScalingError: When the rule goes by the optimizer, or as `ReplicaSchedule`.
+    """
+    ratio, rule = growth.plan.batch_ratio, growth.rule_of_schedule()
+    if ratio == 1:
+        return schedule, ()
+    warmup_steps = growth.warmup_steps(rule)
+    made = ReplicaSchedule(schedule, ratio, rule=rule, warmup_steps=warmup_steps)
+    old: Any = type(schedule).__name__ if callable(schedule) else schedule
+    new = f"{made.factor:.6g} * {old}(step * {float(ratio):.6g})" if callable(schedule) else old * made.factor
+    return made, (ScaledKnob("schedule", "per step", old, new, "f s(step r)", f"rule {rule.name!r}"),)
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise ScalingError(
+            "`dp.optimizer` takes a Keras optimizer or its name.\n"
+            f"Received: {optimizer!r}. Give, for example, keras.optimizers.SGD(0.1)."
+        )
+    if was_rederived(optimizer):
+        raise ScalingError(
+            "An optimizer must be re-derived for the batch only once.\n"
+            f"Received: {optimizer.name!r}, which came from `dp.optimizer`. Pass the recipe's own optimizer."
+        )
+
+
+def _make_anew(optimizer: keras.optimizers.Optimizer, config: dict[str, Any]) -> keras.optimizers.Optimizer:
+    classes = {cls.__name__: cls for cls in _classes(optimizer, set()) if not cls.__module__.startswith("keras.")}
+    try:
+        # Not keras.optimizers.deserialize, which does not know Lamb (Keras 3.15). `from_config` writes into what it
+        # gets. The scope is for classes of the user's own that are not registered.
+        with keras.saving.custom_object_scope(classes):
+            return type(optimizer).from_config(copy_config(config))
+    except (TypeError, ValueError) as error:
+        raise ScalingError(
+            "An optimizer must be such that `from_config` makes it from `get_config`.\n"
+            f"Received: a {type(optimizer).__name__}, for which Keras says: {error}. Correct its get_config, put a "
+            "rate that is a plain function into a LearningRateSchedule, or set its hyper-parameters yourself."
+        ) from error
+
+
+def _classes(part: Any, seen: set[int]) -> Iterator[type]:
+    """Yields the classes of an optimizer, of its schedule, and of those inside them."""
+    kinds = (keras.optimizers.Optimizer, keras.optimizers.schedules.LearningRateSchedule)
+    if id(part) not in seen:
+        seen.add(id(part))
+        if isinstance(part, kinds):
+            yield type(part)
+        for value in vars(part).values() if hasattr(part, "__dict__") else ():
+            for inner in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(inner, kinds):
+                    yield from _classes(inner, seen)
