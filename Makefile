@@ -20,7 +20,7 @@ demo: $(VENV)/.examples
 	$(BIN)/python examples/demo.py
 
 test: lint $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .

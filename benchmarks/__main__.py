@@ -45,9 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         rows += new_rows
         measured.append((name, blocks))
-    facts = _facts(options, measured)
-    print(table.render(rows, facts))
-    table.append(rows, measured, facts, options.results)
+        # At once: a run that is interrupted keeps what it has.
+        table.append(new_rows, measured[-1:], _facts(options, measured), options.results)
+        for row in new_rows:
+            _tell(f"         {row.ratio:.3f} of {row.against}")
+    print(table.render(rows, _facts(options, measured)))
     return int(bool(failures) or any(row.passed is False for row in rows))
 
 

@@ -12,7 +12,7 @@ GROUPS = ("a", "b", "c")
 PER_REPLICA_BATCH = 64
 
 # Where a call takes several steps. Both sides of a comparison always take the same number.
-STEPS_PER_CALL = 16
+STEPS_PER_CALL = 8
 
 # A contender uses no more than this times the memory of plain Keras with as many replicas.
 MEMORY_LIMIT = 1.05

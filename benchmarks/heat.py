@@ -15,8 +15,9 @@ from benchmarks.contenders import MEMORY_LIMIT, Bar, Contender, Heat
 from benchmarks.processes import Measurement, running
 
 # Epochs of a block; the first, untimed one comes on top.
-EPOCHS = 4
-_WARM_UP_STEPS = 32
+EPOCHS = 3
+# What the length of the blocks is worked out from, as a part of a block.
+_TRIAL = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +76,12 @@ def run_heat(
     with running(heat.contenders, model, pythons, timeout_s) as contenders:
         steps = {}
         for each in contenders:
-            each.run(_WARM_UP_STEPS, 1)
-        for each in contenders:
-            speed = each.run(_WARM_UP_STEPS, 2).steps_per_s
-            steps[each] = steps_per_epoch(speed, block_s, each.contender.steps_per_call)
+            # Few steps first: they are slow, and how slow is not known yet.
+            steps_per_call = each.contender.steps_per_call
+            speed = each.run(2 * steps_per_call, 1).steps_per_s
+            trial = steps_per_epoch(speed, _TRIAL * block_s, steps_per_call)
+            speed = each.run(trial, EPOCHS).steps_per_s
+            steps[each] = steps_per_epoch(speed, block_s, steps_per_call)
         for index in range(num_rounds):
             for each in contenders if index % 2 == 0 else reversed(contenders):
                 measured[each.contender.label].append(each.run(steps[each], EPOCHS))

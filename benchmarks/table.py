@@ -74,7 +74,7 @@ def append(
     facts: Mapping[str, Any],
     path: Path,
 ) -> None:
-    """Adds one JSON line for the run: facts, rows, and every block behind them."""
+    """Adds one JSON line: facts, rows, and every block behind them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     blocks = [
         {"heat": heat, "contender": label, "blocks": [dataclasses.asdict(each) for each in group]}

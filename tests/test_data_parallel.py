@@ -141,6 +141,7 @@ def test_warmup_goes_by_the_rule_of_the_optimizer():
     assert schedule["config"]["warmup_steps"] == 50
     assert dp.optimizer(keras.optimizers.Adam(0.1)).get_config()["learning_rate"] == pytest.approx(0.2)
     assert re.search(r"^epoch +steps +10 +3 ", str(dp), re.MULTILINE)
+    assert re.search(r"^  SGD.learning_rate: rule 'linear' .* warm-up over 50 reference steps$", str(dp), re.MULTILINE)
 
 
 def test_auto_warmup_without_the_length_of_an_epoch():
@@ -170,7 +171,7 @@ def test_table():
         dp.prepare(keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization(momentum=0.9)], name="net"))
     rows = [re.split(r" {2,}", line) for line in str(dp).splitlines()]
     assert rows[0] == ["1 replica, global batch 64, reference batch 8: batch_ratio 8."]
-    assert rows[2:] == [
+    assert rows[2:10] == [
         ["name", "unit", "old", "new", "rule"],
         ["global batch", "examples", "8", "64", "x r"],
         ["epoch", "steps", "125", "16", "/ r, rounded up"],
@@ -180,6 +181,7 @@ def test_table():
         ["SGD.momentum", "per step", "0.9", "0.9", "unchanged"],
         ["net: momentum of 1 BatchNormalization", "per step", "0.9", "0.430467", "m^r"],
     ]
+    assert rows[10:12] == [[""], ["Why:"]]
 
 
 def test_table_before_anything_was_derived():

@@ -77,6 +77,9 @@ class DataParallel:
         global batch       examples  16   64   x r
         SGD.learning_rate  per step  0.1  0.4  x r
         SGD.momentum       per step  0.9  0.9  unchanged
+        <BLANKLINE>
+        Why:
+          SGD.learning_rate: rule 'linear' (Goyal et al. 2017, arXiv:1706.02677), f = 4
     """
 
     def __init__(

@@ -93,8 +93,12 @@ def test_ratio_of_one_is_the_identity():
     assert [float(same(step)) for step in range(200)] == [float(schedule(step)) for step in range(200)]
 
 
-@pytest.mark.parametrize("schedule", [0.1, StepDecay(0.1, 0.5, 2.5), schedules.CosineDecay(0.1, 100)], ids=str)
-@pytest.mark.parametrize("rule", ["linear", "none", 3.0, lambda ratio: ratio**0.75], ids=str)
+@pytest.mark.parametrize(
+    "schedule", [0.1, StepDecay(0.1, 0.5, 2.5), schedules.CosineDecay(0.1, 100)], ids=("rate", "step", "cosine")
+)
+@pytest.mark.parametrize(
+    "rule", ["linear", "none", 3.0, lambda ratio: ratio**0.75], ids=("linear", "none", "3", "power")
+)
 def test_config_comes_back(schedule, rule):
     grown = ReplicaSchedule(schedule, Fraction(64, 7), rule=rule, warmup_steps=12.5)
     again = ReplicaSchedule.from_config(grown.get_config())

@@ -59,6 +59,15 @@ def format_value(value: Any) -> str:
     return str(int(number)) if number.is_integer() and -1e15 < number < 1e15 else f"{number:.6g}"
 
 
+def format_reasons(knobs: Iterable[ScaledKnob]) -> list[str]:
+    """Returns lines that say why, one for each reason, under the first knob that has it; none for unchanged knobs."""
+    reasons: dict[str, str] = {}
+    for knob in knobs:
+        if knob.rule != UNCHANGED:
+            reasons.setdefault(knob.reason, knob.name)
+    return ["", "Why:", *(f"  {name}: {reason}" for reason, name in reasons.items())] if reasons else []
+
+
 def format_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Returns rows as lines of aligned columns; the last column is not padded."""
     cells = [list(head), *map(list, rows)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfscale.scaling.derivation import Recipe, Way
-from tfscale.scaling.knob import UNCHANGED, format_table, format_value
+from tfscale.scaling.knob import format_reasons, format_table, format_value
 from tfscale.scaling.ratio import plain
 
 _IMPOSSIBLE = "impossible"
@@ -24,9 +24,8 @@ def describe_plan(recipe: Recipe, kept: Way | None, grown: Way, cautions: dict[s
     """
     head = ("", "unit", "recipe", "keep the batch", "grow the batch", "rule")
     lines = [format_table(head, [*_batch_rows(recipe, kept, grown), *_knob_rows(kept, grown)])]
-    reasons = {knob.reason: knob.name for knob in reversed(grown.knobs) if knob.rule != UNCHANGED}
-    if reasons and grown.batches.batch_ratio != 1:
-        lines += ["", "Why:", *(f"  {name}: {reason}" for reason, name in reversed(reasons.items()))]
+    if grown.batches.batch_ratio != 1:
+        lines += format_reasons(grown.knobs)
     for title, texts in cautions.items():
         lines += ["", *(f"Warning, {title}: {text}" for text in texts)] if texts else []
     return "\n".join(lines)

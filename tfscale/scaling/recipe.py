@@ -9,7 +9,7 @@ from typing import Any
 
 from tfscale.errors import ScalingError
 from tfscale.scaling.batch_plan import BatchPlan
-from tfscale.scaling.knob import ScaledKnob, format_table, format_value
+from tfscale.scaling.knob import ScaledKnob, format_reasons, format_table, format_value
 from tfscale.scaling.rules import NoRule, ScalingRule, SqrtRule, resolve_rule
 from tfscale.scaling.warmup import count_warmup_steps
 
@@ -67,7 +67,7 @@ class BatchGrowth:
 
 
 def describe_growth(growth: BatchGrowth, knobs: Iterable[ScaledKnob]) -> str:
-    """Returns what was derived, as text: the batches, then one row per hyper-parameter.
+    """Returns what was derived, as text: the batches, one row per hyper-parameter, and why.
 
     Args:
         growth: The batches.
@@ -81,6 +81,7 @@ def describe_growth(growth: BatchGrowth, knobs: Iterable[ScaledKnob]) -> str:
     if plan.batch_ratio == 1:
         return "\n".join([*lines, "The batch is the one that the recipe was tuned for: nothing was changed."])
     lines += ["", format_table(("name", "unit", "old", "new", "rule"), [*_batch_rows(growth), *map(_row, found)])]
+    lines += format_reasons(found)
     if not found:
         lines += ["", "No hyper-parameter was re-derived yet: pass the optimizer through `dp.optimizer`."]
     return "\n".join(lines)

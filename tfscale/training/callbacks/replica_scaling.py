@@ -93,6 +93,8 @@ class ReplicaScaling(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Checks the optimizer."""
         del logs
+        if self.batch_ratio == 1:
+            return
         optimizer = self._optimizer()
         _check_rate(optimizer)
         rule = resolve_rule(self._rule, auto=_auto_rule(optimizer))
@@ -105,6 +107,8 @@ class ReplicaScaling(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Finds out which step comes next."""
         del logs
+        if self.batch_ratio == 1:
+            return
         steps = int(keras.ops.convert_to_numpy(self._optimizer().iterations))
         if self._skipped is None:
             self._skipped = self._count_skipped(epoch, steps)
@@ -113,6 +117,8 @@ class ReplicaScaling(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Sets the rate of this batch."""
         del logs
+        if self.batch_ratio == 1:
+            return
         optimizer = self._optimizer()
         reference = _read_rate(optimizer)
         step = self._first_step + batch // (optimizer.gradient_accumulation_steps or 1)
@@ -135,6 +141,11 @@ class ReplicaScaling(keras.callbacks.Callback):
         if self._unfinished is not None:
             self._optimizer().learning_rate = self._unfinished[0]
             self._unfinished = None
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Lets go of the optimizer."""
+        del logs
+        _MULTIPLIERS.pop(self._optimizer(), None)
 
     def _optimizer(self) -> keras.optimizers.Optimizer:
         return innermost(self.model.optimizer)
