@@ -50,12 +50,12 @@ class StepRunner:
 
         @tf.autograph.experimental.do_not_convert
         def one_step(batch: Any) -> Any:
-            return self._first_replica(self._strategy.run(self._with_own_part(replica_step), args=(batch,)))
+            return self._first_replica(self._run(replica_step, batch))
 
         @tf.autograph.experimental.do_not_convert
         def steps(iterator: Any) -> Logs:
             if self._model.steps_per_execution == 1:
-                return make_logs(one_step(next(iterator)))
+                return make_logs(one_step(_next_batch(iterator)))
             return make_logs(self._several_steps(one_step, iterator))
 
         @tf.autograph.experimental.do_not_convert
@@ -71,7 +71,7 @@ class StepRunner:
                 return steps(iterator)
             # `train_on_batch` and `test_on_batch` hand over a generator of one global batch.
             for batch in iterator:
-                logs = on_batch(split_global_batch(_as_tensors(batch), self._replicas))
+                logs = on_batch(_as_tensors(batch))
             return logs
 
         return function
@@ -79,10 +79,10 @@ class StepRunner:
     def _several_steps(self, one_step: Callable[[Any], Any], iterator: Any) -> Any:
         """Up to `steps_per_execution` steps; fewer at the end of the data, which ends the epoch as Keras expects."""
         steps = self._model.steps_per_execution
-        outputs = one_step(next(iterator))
+        outputs = one_step(_next_batch(iterator))
 
         def body(index: tf.Tensor, batch: Any, *_: tf.Tensor) -> tuple[Any, ...]:
-            results = tf.nest.flatten(one_step(batch.get_value()))
+            results = tf.nest.flatten(one_step(_from_iterator(iterator, batch.get_value())))
             following = tf.cond(index + 1 < steps, iterator.get_next_as_optional, lambda: batch)
             return (index + 1, following, *results)
 
@@ -106,7 +106,7 @@ class StepRunner:
                     outputs = tf.nest.map_structure(lambda value: value[: own.num_examples], outputs)
                 return tf.nest.map_structure(all_gather, outputs) if several_workers else outputs
 
-            outputs = self._strategy.run(self._with_own_part(replica_step), args=(batch,))
+            outputs = self._run(replica_step, batch)
             if several_workers:
                 return self._first_replica(outputs)
             return tf.nest.map_structure(
@@ -117,49 +117,59 @@ class StepRunner:
             one_step = tf.function(one_step, reduce_retracing=True)
 
         def function(batches: Sequence[Any]) -> Any:
-            results = [one_step(self._as_replica_batches(batch)) for batch in batches]
+            results = [one_step(_as_tensors(batch)) for batch in batches]
             return tf.nest.map_structure(lambda *values: _concat(values), *results)
 
         return function
 
-    def _as_replica_batches(self, batch: Any) -> Any:
-        """What an iterator yields is split already; `predict_on_batch` hands over a whole batch."""
-        is_split = any(isinstance(part, ReplicaBatch | tf.distribute.DistributedValues) for part in _parts(batch))
-        return batch if is_split else split_global_batch(_as_tensors(batch), self._replicas)
-
-    def _with_own_part(self, replica_step: Callable[[ReplicaBatch], Any]) -> Callable[[Any], Any]:
-        """Picks a replica's own batch: one of a tuple, or chosen by TF already from what it distributed itself."""
-
-        def run(batch: Any) -> Any:
-            parts = _parts(batch)
-            if isinstance(parts[0], ReplicaBatch):
-                own = parts[replica_id() - self._replicas.first] if len(parts) > 1 else parts[0]
-            else:
-                own = unsplit_batch(batch)
-            # Nothing of the step may run when the data have ended: an update would happen without a batch.
-            with tf.control_dependencies([] if tf.executing_eagerly() else tf.nest.flatten(own)):
-                return replica_step(own._replace(data=_without_optionals(own.data)))
-
-        return run
+    def _run(self, replica_step: Callable[[ReplicaBatch], Any], batch: Any) -> Any:
+        """Runs a step on every replica with its rows of `batch`: a global batch, or one that was split before."""
+        if not _is_split(batch):
+            parts = split_global_batch(batch, self._replicas)
+            return self._strategy.run(lambda: on_own_rows(replica_step, parts[replica_id() - self._replicas.first]))
+        return self._strategy.run(lambda own: on_own_rows(replica_step, own), args=(batch,))
 
     def _first_replica(self, outputs: Any) -> Any:
         """All replicas return the same sums."""
         return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], outputs)
 
 
-def _parts(batch: Any) -> tuple[Any, ...]:
-    """The batches of the local replicas, where the input split them; else whatever the user's batch consists of."""
+def on_own_rows(replica_step: Callable[[ReplicaBatch], Any], own: Any) -> Any:
+    """Runs a replica's step, once its rows have arrived."""
+    own = own if isinstance(own, ReplicaBatch) else unsplit_batch(own)
+    # Nothing of the step may run when the data have ended: an update would happen without a batch.
+    arrived = [leaf for leaf in tf.nest.flatten(own) if tf.is_tensor(leaf) and not tf.executing_eagerly()]
+    with tf.control_dependencies(arrived):
+        return replica_step(own._replace(data=_without_optionals(own.data)))
+
+
+def _next_batch(iterator: Any) -> Any:
+    return _from_iterator(iterator, next(iterator))
+
+
+def _from_iterator(iterator: Any, batch: Any) -> Any:
+    """What TF distributed is split; on a worker with one replica it looks like any other batch."""
+    if isinstance(iterator, tf.distribute.DistributedIterator) and not _is_split(batch):
+        return unsplit_batch(batch)
+    return batch
+
+
+def _is_split(batch: Any) -> bool:
     if isinstance(batch, ReplicaBatch):
-        return (batch,)
-    return tuple(keras.tree.flatten(batch)) if not _is_tuple_of_replica_batches(batch) else batch
-
-
-def _is_tuple_of_replica_batches(batch: Any) -> bool:
-    return isinstance(batch, tuple) and all(isinstance(part, ReplicaBatch) for part in batch)
+        return True
+    return any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(batch))
 
 
 def _as_tensors(batch: Any) -> Any:
-    return keras.tree.map_structure(lambda leaf: leaf if leaf is None else tf.convert_to_tensor(leaf), batch)
+    """Arrays become tensors; what TensorFlow made itself stays."""
+    if _is_split(batch):
+        return batch
+
+    def convert(leaf: Any) -> Any:
+        is_ready = leaf is None or tf.is_tensor(leaf) or isinstance(leaf, tf.experimental.Optional)
+        return leaf if is_ready else tf.convert_to_tensor(leaf)
+
+    return keras.tree.map_structure(convert, batch)
 
 
 def _without_optionals(data: Any) -> Any:

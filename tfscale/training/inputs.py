@@ -132,7 +132,9 @@ def _take_rows(leaf: Any, start: Any, stop: Any) -> Any:
 
 
 class GlobalBatches(tf.distribute.DistributedDataset):
-    """A dataset of global batches, handed out to the replicas of this process.
+    """A dataset of global batches, to be split among the replicas of this process.
+
+    On CPUs the step cuts out each replica's rows, which copies nothing. GPUs get theirs ahead of time.
 
     Args:
         dataset: Batched by the global batch; the same on every worker.
@@ -143,14 +145,11 @@ class GlobalBatches(tf.distribute.DistributedDataset):
         self._replicas = local_replicas(strategy)
         self._strategy = strategy
         self.global_spec = dataset.element_spec
-        is_tuple = isinstance(dataset.element_spec, tuple)
-        self._dataset = dataset.map(
-            lambda *element: split_global_batch(element if is_tuple else element[0], self._replicas)
-        ).prefetch(tf.data.AUTOTUNE)
+        self._dataset = dataset.prefetch(tf.data.AUTOTUNE)
 
     @property
     def element_spec(self) -> Any:
-        """Spec of what an iterator yields: a tuple with one `ReplicaBatch` per local replica."""
+        """Spec of a global batch."""
         return self._dataset.element_spec
 
     def cardinality(self) -> tf.Tensor:
@@ -166,8 +165,9 @@ class GlobalBatches(tf.distribute.DistributedDataset):
     def _one_replica_after_another(self) -> tf.data.Dataset:
         """The same batches one by one, so that TF copies each ahead of time to its own GPU."""
 
-        def in_turn(*parts: ReplicaBatch) -> tf.data.Dataset:
-            datasets = [tf.data.Dataset.from_tensors(part) for part in parts]
+        def in_turn(*element: Any) -> tf.data.Dataset:
+            batch = element if isinstance(self.global_spec, tuple) else element[0]
+            datasets = [tf.data.Dataset.from_tensors(part) for part in split_global_batch(batch, self._replicas)]
             return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
         return self._dataset.flat_map(in_turn)
@@ -226,7 +226,7 @@ def _checked(dataset: tf.data.Dataset, global_batch: int | None) -> tf.data.Data
 
     The last batch of an epoch may be smaller, and so may the only batch of a data set smaller than a batch.
     """
-    if global_batch is None:
+    if global_batch is None or _is_static(dataset, global_batch):
         return dataset
     may_be_alone = int(dataset.cardinality()) in (1, int(tf.data.UNKNOWN_CARDINALITY))
 
@@ -241,6 +241,12 @@ def _checked(dataset: tf.data.Dataset, global_batch: int | None) -> tf.data.Data
             return tf.identity(first), data
 
     return dataset.scan(tf.constant(-1, tf.int64), lambda first, element: check(first, *_as_arguments(element)))
+
+
+def _is_static(dataset: tf.data.Dataset, global_batch: int) -> bool:
+    """Whether the shapes alone say that every batch is full, as after `batch(..., drop_remainder=True)`."""
+    leaves = [leaf for leaf in tf.nest.flatten(dataset.element_spec) if isinstance(leaf, tf.TensorSpec)]
+    return bool(leaves) and bool(leaves[0].shape.rank) and leaves[0].shape[0] == global_batch
 
 
 def _as_arguments(element: Any) -> tuple[Any, ...]:

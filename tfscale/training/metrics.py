@@ -24,7 +24,7 @@ def local_metric_states(model: keras.Model) -> list[tf.Tensor]:
 @contextlib.contextmanager
 def unchanged_by_stand_in(model: keras.Model, share: Share) -> Iterator[None]:
     """Takes back what the metrics counted meanwhile, if this replica's only row is a stand-in."""
-    if share.num_replicas == 1:
+    if share.num_replicas == 1 or tf.get_static_value(share.num_examples):
         yield
         return
     before = local_metric_states(model)
