@@ -104,6 +104,16 @@ def loss_entries(model: keras.Model) -> list[Any]:
     return compile_loss._flat_losses or []
 
 
+def output_loss_trackers(model: keras.Model) -> list[keras.metrics.Mean]:
+    """The `Mean` behind the log entry of each output's loss; empty for a single output.
+
+    Why: they are among the public `metrics`, but cannot be told apart from the user's there.
+    Breaks first: tests/training/test_contract.py, the case several inputs and outputs.
+    """
+    compile_loss = getattr(model, "_compile_loss", None)
+    return [] if compile_loss is None else list(compile_loss.metrics)
+
+
 def count_added_losses(model: keras.Model) -> int:
     """How many leading entries of `model.losses` come from `add_loss`; the others are weight regularizers.
 

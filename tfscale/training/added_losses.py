@@ -1,8 +1,8 @@
 """Is an `add_loss` term a sum or a mean over the examples?
 
-Keras takes whatever scalar a layer adds. Activity regularizers are sums over the batch (twice the rows, twice the
-loss); most users add means. On N replicas the two need different weights, so each term is tried once, when the model
-is prepared for its first step: on a few rows, and on the same rows twice over.
+Keras takes whatever scalar a layer adds: most are means, as activity regularizers are since Keras 3.15, but some are
+sums (twice the rows, twice the loss). On N replicas the two need different weights, so each term is tried once, when
+the model is prepared for its first step: on a few rows, and on the same rows twice over.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _rows_like(spec: Any) -> tf.Tensor:
 def _added_losses(model: keras.Model, rows: Any) -> list[float]:
     """The terms after one forward pass that leaves every variable as it was. Dropout is off."""
     values = [(variable, variable.value) for variable in model.variables]
-    with keras.StatelessScope(state_mapping=values):
+    with keras.StatelessScope(collect_losses=True, state_mapping=values):
         _tf_private.call_model(model, rows, training=False)
         added = model.losses[: _tf_private.count_added_losses(model)]
         return [float(tf.reduce_sum(loss)) for loss in added]

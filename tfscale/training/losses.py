@@ -125,6 +125,18 @@ def make_losses_global(model: keras.Model) -> None:
     for index, entry in enumerate(entries):
         if not isinstance(entry.loss, GlobalLoss):
             entries[index] = entry._replace(loss=GlobalLoss(entry.loss))
+    for tracker in _tf_private.output_loss_trackers(model):
+        tracker.update_state = functools.partial(_track_output_loss, tracker)
+
+
+def _track_output_loss(tracker: keras.metrics.Mean, value: tf.Tensor, sample_weight: Any = None) -> None:
+    """Logs the loss of one output as on one replica, where Keras weights a batch by its rows if it knows them."""
+    share = current_share()
+    if share is not None and share.num_replicas > 1:
+        # Keras multiplies by the number of replicas, to undo a division that `GlobalLoss` has undone already.
+        value = value / share.num_replicas
+        sample_weight = share.weight if sample_weight is None else sample_weight
+    type(tracker).update_state(tracker, value, sample_weight=sample_weight)
 
 
 @contextlib.contextmanager

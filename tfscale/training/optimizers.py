@@ -111,7 +111,7 @@ def _reduce_unless_reduced(optimizer: keras.optimizers.Optimizer, gradients: lis
 
 def _on_update_step(optimizer: keras.optimizers.Optimizer, action: Callable[[], None]) -> None:
     """Runs `action` in the last micro-step of an update, or at once outside of a step, as at the end of `fit`."""
-    if tf.distribute.in_cross_replica_context():
+    if tf.executing_eagerly() and current_share() is None:
         action()
         return
 
