@@ -7,20 +7,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench contract clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
 	@echo "make test    lint, then all tests, docstring examples and example scripts"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
+	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
 	@echo "make clean   remove .venv and everything else that was made"
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/demo.py
 
 test: lint $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .
@@ -29,6 +30,9 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.examples
 	$(BIN)/python -m benchmarks
+
+contract: $(VENV)/.test
+	$(BIN)/python -m benchmarks.contract --write README.md
 
 clean:
 	rm -rf $(VENV) $(VENV)-* build dist demo_output examples/data *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

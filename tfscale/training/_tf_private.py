@@ -58,7 +58,7 @@ def flat_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """Every layer of `model`, at any depth, itself included.
 
     Why: the public `layers` stops at the first level, and misses cells and wrapped layers.
-    Breaks first: tests/training/test_batch_norm.py::nested.
+    Breaks first: tests/training/test_batch_norm.py.
     """
     return list(model._flatten_layers())
 
@@ -76,7 +76,7 @@ def keras_mask(value: Any) -> Any:
     """The mask that Keras attached to `value`, or None.
 
     Why: `Loss.__call__` reads masks from the tensor itself, and there is no public getter.
-    Breaks first: tests/training/test_losses.py::masks.
+    Breaks first: tests/training/test_contract.py, the cases with masks.
     """
     return getattr(value, "_keras_mask", None)
 
@@ -96,7 +96,7 @@ def loss_entries(model: keras.Model) -> list[Any]:
 
     Why: each term needs its own denominator over all replicas, and Keras resolves strings and functions to loss
     objects only when it has seen the outputs. Empty when the model has no compiled loss or is not built yet.
-    Breaks first: tests/training/test_losses.py.
+    Breaks first: tests/training/test_contract.py, the table of losses.
     """
     compile_loss = getattr(model, "_compile_loss", None)
     if compile_loss is None:
@@ -118,7 +118,7 @@ def count_added_losses(model: keras.Model) -> int:
     """How many leading entries of `model.losses` come from `add_loss`; the others are weight regularizers.
 
     Why: `model.losses` is one list, and only the first kind depends on the batch.
-    Breaks first: tests/training/test_losses.py::add_loss.
+    Breaks first: tests/training/test_contract.py, the cases add_loss.
     """
     return len(model.losses) - len(model._get_regularization_losses())
 
@@ -127,7 +127,7 @@ def replace_added_loss_rule(model: keras.Model, rule: Callable[[Any], Any]) -> N
     """Puts `rule(loss)` in the place of Keras's way to aggregate one entry of `model.losses`.
 
     Why: Keras divides every such entry by the number of replicas, which is wrong for sums and uneven batches.
-    Breaks first: tests/training/test_losses.py::add_loss.
+    Breaks first: tests/training/test_contract.py, the cases add_loss.
     """
     model._aggregate_additional_loss = rule
 
@@ -135,7 +135,7 @@ def replace_added_loss_rule(model: keras.Model, rule: Callable[[Any], Any]) -> N
 def call_model(model: keras.Model, x: Any, *, training: bool) -> Any:
     """Calls `model` as Keras's own steps do: a user's `call` may lack the `training` argument.
 
-    Why: the signature is known to Keras only. Breaks first: tests/training/test_models.py.
+    Why: the signature is known to Keras only. Breaks first: tests/training/test_contract.py, the table of models.
     """
     return model(x, training=training) if model._call_has_training_arg else model(x)
 
@@ -206,7 +206,7 @@ def one_replica_spec(dataset: tf.distribute.DistributedDataset) -> Any:
     """Specs of what one replica gets from a dataset that TF distributed; rows of the batch are left open.
 
     Why: `element_spec` holds one spec per replica in a container that is not public.
-    Breaks first: tests/training/test_inputs.py::datasets_from_function.
+    Breaks first: tests/training/test_contract.py, the table of inputs.
     """
 
     def first(spec: Any) -> Any:
@@ -267,7 +267,7 @@ def replace_auto_jit_compile(model: keras.Model, decide: Callable[[], bool]) -> 
     """Lets `decide()` answer what `compile(jit_compile="auto")` means for `model`.
 
     Why: Keras switches XLA off without a word when a model was created under a strategy.
-    Breaks first: tests/training/test_xla.py::auto.
+    Breaks first: tests/training/test_xla.py.
     """
     model._resolve_auto_jit_compile = decide
 
