@@ -47,18 +47,18 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
         optimizer: Any Keras optimizer, `LossScaleOptimizer` included. Its state and config stay as they are.
     """
     inner = innermost(optimizer)
-    _tf_private.hook_gradients(inner, lambda gradients: _reduce_unless_reduced(inner, gradients))
-    if accumulates(inner) and inner.use_ema:
-        _tf_private.hook_averages(inner, lambda action: _on_update_step(inner, action))
+    for updater in _updaters(inner):
+        _reduce_before_update(updater)
     for variable in (*_tf_private.scalar_variables(optimizer), *_tf_private.scalar_variables(inner)):
         _tf_private.write_locally(variable)
     apply = type(optimizer).apply.__get__(optimizer)
 
     def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
         grads = [_weighted(optimizer, gradient) for gradient in grads]
-        if accumulates(optimizer) or optimizer is inner:
+        if accumulates(optimizer) or _updaters(optimizer) == [optimizer]:
             return apply(grads, trainable_variables)
-        # Loss scaling looks for infinities first, and must skip a step on all replicas or on none.
+        # One reduction for several inner optimizers. And loss scaling looks for infinities first: it must skip a step
+        # on all replicas or on none.
         grads = _reduce_unless_reduced(optimizer, grads)
         with gradients_reduced():
             return apply(grads, trainable_variables)
@@ -75,6 +75,19 @@ def innermost(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimiz
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         optimizer = optimizer.inner_optimizer
     return optimizer
+
+
+def _updaters(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
+    """The optimizers that update weights: those inside a `MultiOptimizer` (since Keras 3.15), or the one at hand."""
+    return list(getattr(optimizer, "optimizers", ())) or [innermost(optimizer)]
+
+
+def _reduce_before_update(updater: keras.optimizers.Optimizer) -> None:
+    _tf_private.hook_gradients(updater, lambda gradients: _reduce_unless_reduced(updater, gradients))
+    if accumulates(updater) and updater.use_ema:
+        _tf_private.hook_averages(updater, lambda action: _on_update_step(updater, action))
+    for variable in _tf_private.scalar_variables(updater):
+        _tf_private.write_locally(variable)
 
 
 def accumulates(optimizer: keras.optimizers.Optimizer) -> bool:
