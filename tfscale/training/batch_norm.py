@@ -140,11 +140,22 @@ def _global_moments(layer: keras.layers.BatchNormalization) -> Moments:
         share = current_share()
         if share is None or share.num_replicas == 1:
             return _tf_private.batch_moments(layer)(inputs, mask)
-        return global_moments(
-            inputs, _tf_private.reduction_axes(layer), mask, is_counted=share.is_counted(inputs.dtype)
-        )
+        axes, is_counted = _tf_private.reduction_axes(layer), share.is_counted(inputs.dtype)
+        if not share.weights_gradients:
+            return global_moments(inputs, axes, mask, is_counted=is_counted)
+        # Here the loss is not weighted by this replica's rows. So its slope is, before it goes to the others, and what
+        # comes from them is divided by the weight that this replica's gradient gets in the end.
+        undone = _with_slope_times(inputs, tf.math.divide_no_nan(1.0, share.weight))
+        mean, variance = global_moments(undone, axes, mask, is_counted=is_counted)
+        return _with_slope_times(mean, share.weight), _with_slope_times(variance, share.weight)
 
     return moments
+
+
+@tf.custom_gradient
+def _with_slope_times(value: tf.Tensor, factor: tf.Tensor) -> Any:
+    """`value` itself, whose gradient is multiplied by `factor`."""
+    return value, lambda slope: (slope * tf.cast(factor, slope.dtype), None)
 
 
 def global_moments(
