@@ -26,8 +26,7 @@ def batched(rows: int, batch: int) -> Any:
 
 
 def _normalised_sequence() -> keras.Model:
-    """BatchNormalization over batch and time, with a mask, inside another model."""
-    inner = keras.Sequential([keras.layers.BatchNormalization(axis=1), keras.layers.Dense(4)])
+    """BatchNormalization over batch and time with a mask, and inside another model."""
     return keras.Sequential(
         [
             keras.Input((8,)),
@@ -35,9 +34,8 @@ def _normalised_sequence() -> keras.Model:
             keras.layers.Masking(),
             keras.layers.BatchNormalization(),
             keras.layers.Dense(6, activation="tanh"),
-            inner,
-            keras.layers.Flatten(),
-            keras.layers.Dense(2),
+            keras.layers.GlobalAveragePooling1D(),
+            keras.Sequential([keras.layers.BatchNormalization(axis=1), keras.layers.Dense(2)]),
         ]
     )
 

@@ -192,16 +192,35 @@ CASES: dict[str, Case] = {
     "loss function per row": losing(lambda: _per_row),
     "loss class that reduces by itself": losing(lambda: _OwnReduction()),
     "add_loss, mean": losing(cross_entropy, build=_adding("mean"), evaluated=True),
-    "add_loss, sum": losing(cross_entropy, build=_adding("sum"), evaluated=True),
-    "add_loss, mean and sum": losing(cross_entropy, build=_adding("mean sum"), data=labelled(FEWER_THAN_REPLICAS)),
-    "add_loss alone": fitting(_adding("mean"), lambda: {"optimizer": sgd()}, lambda: {"x": X, "batch_size": 24}),
+    "add_loss, sum": losing(
+        cross_entropy,
+        build=_adding("sum"),
+        evaluated=True,
+    ),
+    "add_loss, mean and sum": losing(
+        cross_entropy,
+        build=_adding("mean sum"),
+        data=labelled(FEWER_THAN_REPLICAS),
+    ),
+    "add_loss alone": fitting(
+        lambda: keras.Sequential([keras.Input((8,)), keras.layers.Dense(4), AddsLoss("mean")]),
+        lambda: {"optimizer": sgd()},
+        lambda: {"x": X, "batch_size": 24},
+    ),
     "activity_regularizer": losing(
         cross_entropy, build=lambda: mlp(activity_regularizer="l2", kernel_regularizer="l2")
     ),
     "kernel_regularizer": losing(cross_entropy, build=lambda: mlp(kernel_regularizer="l2")),
-    "several inputs and outputs": fitting(_several_outputs, _several_compiled, _several_data(), evaluated=True),
+    "several inputs and outputs": fitting(
+        _several_outputs,
+        _several_compiled,
+        _several_data(),
+        evaluated=True,
+    ),
     "several inputs and outputs, last batch smaller than N": fitting(
-        _several_outputs, _several_compiled, _several_data(FEWER_THAN_REPLICAS)
+        _several_outputs,
+        _several_compiled,
+        _several_data(FEWER_THAN_REPLICAS),
     ),
     "sample_weight": losing(cross_entropy, data=labelled(sample_weight=WEIGHTS), evaluated=True),
     "class_weight": losing(cross_entropy, data=labelled(class_weight={0: 0.2, 1: 3.0})),

@@ -219,7 +219,11 @@ CASES: dict[str, Case] = {
     "own train_step, loss by hand, last batch smaller than N": fitting(
         LossByHand, classifying(), labelled(FEWER_THAN_REPLICAS)
     ),
-    "own train_step, batch norm": fitting(lambda: OwnTrainStep(normalised=True), classifying(), labelled()),
+    "own train_step, batch norm": fitting(
+        lambda: OwnTrainStep(normalised=True),
+        classifying(),
+        labelled(),
+    ),
     "own train_step, compute_loss, accumulation": fitting(OwnTrainStep, classifying(_accumulating), labelled()),
     "own train_step, loss object, accumulation": fitting(LossObject, classifying(_accumulating), labelled()),
     "own train_step, loss by hand, accumulation": fitting(LossByHand, classifying(_accumulating), labelled()),

@@ -24,7 +24,6 @@ MEANS = [
     ((0, 0), np.nan),
 ]
 GATHERED_ROWS = (1, 2, 5)
-pytestmark = pytest.mark.xdist_group("all_reduce")
 
 
 @pytest.fixture(scope="module")

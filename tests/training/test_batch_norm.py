@@ -13,7 +13,6 @@ CASES = "tests.training.cases_batch_norm"
 # Replicas and rows.
 LOCAL = [(1, 10), (3, 12), (3, 10), (4, 2)]
 MOMENTS = [(0, 1), (1e4, 1), (-3, 1e-2)]
-pytestmark = pytest.mark.xdist_group("batch_norm")
 
 
 @pytest.fixture(scope="module")

@@ -9,43 +9,18 @@ from tests.repository import ROOT
 from tests.training import contract_run
 from tests.training.contract import relative_difference
 from tests.training.contract_cases_optimizers import OPTIMIZERS, offered_optimizers
-from tests.training.contract_rows import NUM_REPLICAS, ROWS, shown_cases
+from tests.training.contract_rows import ROWS
 
 CASES = contract_run.load_cases()
+NAMES = tuple(CASES)
 
-# Three replicas divide neither a batch nor its rest: the whole table. The others: one case per row.
-NAMES = {n: list(CASES) if n == 3 else shown_cases() for n in NUM_REPLICAS}
-
-
-def _parameters():
-    for num_replicas, names in NAMES.items():
-        group = pytest.mark.xdist_group(f"contract-{num_replicas}")
-        for name in names:
-            known = CASES[name].known if num_replicas > 1 else ""
-            marks = [group, pytest.mark.xfail(reason=known)] if known else [group]
-            yield pytest.param(num_replicas, name, marks=marks, id=f"{num_replicas}-{name}")
+# Divides neither the batches nor what is left of them at the end.
+NUM_REPLICAS = 3
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory, references):
-    """Results by number of replicas; each number runs once, when first asked for."""
-    found = {}
-
-    def run(num_replicas):
-        if num_replicas not in found:
-            directory = tmp_path_factory.mktemp(f"contract{num_replicas}")
-            found[num_replicas] = contract_run.run_on_replicas(NAMES[num_replicas], num_replicas, directory, references)
-        return found[num_replicas]
-
-    return run
-
-
-@pytest.mark.parametrize(("num_replicas", "name"), list(_parameters()))
-def test_equals_one_replica(results, num_replicas, name):
-    case, result = CASES[name], results(num_replicas)[name]
-    assert not result.error, result.error
-    assert result.differences
-    assert contract_run.beyond_tolerance(case, result) == {}
+@pytest.mark.parametrize("name", contract_run.parameters(NAMES))
+def test_equals_one_replica(results, name):
+    contract_run.check(CASES[name], results(NAMES, NUM_REPLICAS)[name])
 
 
 def test_every_optimizer_of_keras_is_covered():

@@ -6,7 +6,6 @@ import pytest
 from tests.training.together import Failure, run_together
 
 CASES = "tests.training.cases_prepared"
-pytestmark = pytest.mark.xdist_group("prepared")
 
 COLLECTIVES = [
     # replicas, kind of model, collectives per replica in a training step and in an evaluation step

@@ -7,7 +7,6 @@ CASES = "tests.training.cases_randomness"
 LAYERS = ("Dropout", "GaussianNoise", "RandomFlip")
 NUM_REPLICAS, NUM_CALLS = 3, 3
 
-pytestmark = pytest.mark.xdist_group("randomness")
 every_layer = pytest.mark.parametrize("name", LAYERS)
 
 

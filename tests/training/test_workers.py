@@ -44,31 +44,21 @@ NAMES = (
 ON_THREE = ("last batch smaller than N, batch norm",)
 
 
-def _parameters():
-    for name in NAMES:
-        known = CASES[name].known
-        yield pytest.param(name, marks=[pytest.mark.xfail(reason=known)] if known else [])
-
-
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, references):
+def worker_results(tmp_path_factory, references):
     """Results of both workers, by rank and name; the workers run once."""
     directory = tmp_path_factory.mktemp("workers")
     return contract_run.run_on_workers(NAMES, 2, directory, references)
 
 
-@pytest.mark.xdist_group("workers")
-@pytest.mark.parametrize("name", list(_parameters()))
-def test_workers_equal_one_replica(results, name):
-    for by_name in results:
-        assert not by_name[name].error, by_name[name].error
-        assert contract_run.beyond_tolerance(CASES[name], by_name[name]) == {}
+@pytest.mark.parametrize("name", contract_run.parameters(NAMES))
+def test_workers_equal_one_replica(worker_results, name):
+    for by_name in worker_results:
+        contract_run.check(CASES[name], by_name[name])
 
 
-@pytest.mark.xdist_group("workers")
 def test_three_workers_equal_one_replica(tmp_path, references):
     results = contract_run.run_on_workers(ON_THREE, 3, tmp_path, references)
     for name in ON_THREE:
         for by_name in results:
-            assert not by_name[name].error, by_name[name].error
-            assert contract_run.beyond_tolerance(CASES[name], by_name[name]) == {}
+            contract_run.check(CASES[name], by_name[name])

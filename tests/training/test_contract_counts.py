@@ -1,0 +1,28 @@
+"""The N = 1 contract on other numbers of replicas: the case that stands for each row."""
+
+import pytest
+
+from tests.training import contract_run
+from tests.training.contract_rows import shown_cases
+
+CASES = contract_run.load_cases()
+NAMES = tuple(shown_cases())
+
+
+# What does not depend on the number of replicas fails on one as well.
+ALIKE = ("accumulation and EMA, by hand",)
+ON_ONE = [
+    *(name for name in NAMES if name not in ALIKE),
+    *contract_run.parameters([name for name in NAMES if name in ALIKE]),
+]
+
+
+@pytest.mark.parametrize("name", ON_ONE)
+def test_one_replica_changes_nothing(results, name):
+    contract_run.check(CASES[name], results(NAMES, 1)[name])
+
+
+@pytest.mark.parametrize("num_replicas", [2, 4])
+@pytest.mark.parametrize("name", contract_run.parameters(NAMES))
+def test_equals_one_replica(results, num_replicas, name):
+    contract_run.check(CASES[name], results(NAMES, num_replicas)[name])
