@@ -49,7 +49,6 @@ class Case:
         batch_norm: The same.
         tolerance: Largest relative difference of any array. Other than the default, the case says why.
         tolerances: The same for single quantities.
-        known: Why the case fails at present; it is then expected to.
     """
 
     run: Script
@@ -58,7 +57,6 @@ class Case:
     batch_norm: str = "auto"
     tolerance: float = TOLERANCE
     tolerances: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    known: str = ""
 
 
 def fitting(

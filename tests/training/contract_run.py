@@ -73,15 +73,6 @@ def check(case: Any, result: Result) -> None:
     assert beyond_tolerance(case, result) == {}
 
 
-def parameters(names: Sequence[str]) -> list[Any]:
-    """Parameters of a test, one for each case; what is known to fail is expected to."""
-    cases = load_cases()
-    return [
-        pytest.param(name, marks=[pytest.mark.xfail(reason=cases[name].known)] if cases[name].known else [])
-        for name in names
-    ]
-
-
 def run_on_replicas(names: Sequence[str], num_replicas: int, directory: Path, references: Path) -> dict[str, Result]:
     """Runs cases on `num_replicas` logical CPUs of one process."""
 

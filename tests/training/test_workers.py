@@ -51,7 +51,7 @@ def worker_results(tmp_path_factory, references):
     return contract_run.run_on_workers(NAMES, 2, directory, references)
 
 
-@pytest.mark.parametrize("name", contract_run.parameters(NAMES))
+@pytest.mark.parametrize("name", NAMES)
 def test_workers_equal_one_replica(worker_results, name):
     for by_name in worker_results:
         contract_run.check(CASES[name], by_name[name])

@@ -138,8 +138,8 @@ def on_own_rows(replica_step: Callable[[ReplicaBatch], Any], own: Any) -> Any:
     """Runs a replica's step, once its rows have arrived."""
     own = own if isinstance(own, ReplicaBatch) else unsplit_batch(own)
     # Nothing of the step may run when the data have ended: an update would happen without a batch.
-    arrived = [leaf for leaf in tf.nest.flatten(own) if tf.is_tensor(leaf) and not tf.executing_eagerly()]
-    with tf.control_dependencies(arrived):
+    arrived = [leaf for leaf in tf.nest.flatten(own, expand_composites=True) if tf.is_tensor(leaf)]
+    with tf.control_dependencies([] if tf.executing_eagerly() else arrived):
         return replica_step(own._replace(data=_without_optionals(own.data)))
 
 

@@ -191,20 +191,22 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         del options
         if isinstance(dataset, tf.distribute.DistributedDataset):
             return dataset
-        return GlobalBatches(_checked(dataset, _EXPECTED.pop(strategy, None)), strategy)
+        expected = _EXPECTED.pop(strategy, None)
+        return GlobalBatches(_checked(dataset, *expected) if expected else dataset, strategy)
 
     strategy.experimental_distribute_dataset = distribute
 
 
-_EXPECTED: dict[tf.distribute.Strategy, int] = {}
+_EXPECTED: dict[tf.distribute.Strategy, tuple[int, int | None]] = {}
 
 
-def expect_global_batch(strategy: tf.distribute.Strategy, global_batch: int) -> None:
+def expect_global_batch(strategy: tf.distribute.Strategy, global_batch: int, num_batches: int | None) -> None:
     """Requires full batches of `global_batch` rows from the next dataset that `strategy` distributes.
 
-    `fit` distributes its training data first; evaluation data, of any batch size, comes later.
+    `fit` distributes its training data first; evaluation data, of any batch size, comes later. `num_batches` per
+    epoch, where the caller knows, tells whether the first may be the only one.
     """
-    _EXPECTED[strategy] = global_batch
+    _EXPECTED[strategy] = global_batch, num_batches
 
 
 def forget_expected_batch(strategy: tf.distribute.Strategy) -> None:
@@ -221,14 +223,15 @@ def dataset_spec(dataset: Any) -> Any:
 _WRONG_BATCH = "tfscale: the training data are batched by"
 
 
-def _checked(dataset: tf.data.Dataset, global_batch: int | None) -> tf.data.Dataset:
+def _checked(dataset: tf.data.Dataset, global_batch: int, num_batches: int | None) -> tf.data.Dataset:
     """Fails in the pipeline, before the step, when full batches are not `global_batch` rows.
 
     The last batch of an epoch may be smaller, and so may the only batch of a data set smaller than a batch.
     """
-    if global_batch is None or _is_static(dataset, global_batch):
+    if _is_static(dataset, global_batch):
         return dataset
-    may_be_alone = int(dataset.cardinality()) in (1, int(tf.data.UNKNOWN_CARDINALITY))
+    cardinality = int(dataset.cardinality())
+    may_be_alone = cardinality == 1 or (cardinality == int(tf.data.UNKNOWN_CARDINALITY) and num_batches in (1, None))
 
     def check(first: tf.Tensor, *element: Any) -> tuple[tf.Tensor, Any]:
         data = element if isinstance(dataset.element_spec, tuple) else element[0]

@@ -145,7 +145,7 @@ class PreparedModel:
 
     def _with_settling(self, callbacks: Any) -> Any:
         """The user's callbacks, after the one that makes state equal on all replicas for them to save."""
-        optimizer = self._model.optimizer
+        optimizer = self._model.optimizer if self._model.compiled else None
         if self._strategy.num_replicas_in_sync == 1 or not (optimizer and accumulates(optimizer)):
             return callbacks
         settle = _AverageAccumulators(self._strategy)
@@ -198,7 +198,7 @@ class PreparedModel:
                 elif name == "fit":
                     _check_batch_size(given["batch_size"], self._global_batch)
             elif name == "fit":
-                expect_global_batch(self._strategy, self._global_batch)
+                expect_global_batch(self._strategy, self._global_batch, _num_batches(given))
                 if isinstance(given["x"], tf.data.Dataset):
                     # Keras warns of its own default where a dataset has an order already.
                     given.setdefault("shuffle", False)
@@ -240,6 +240,12 @@ def _are_arrays(x: Any) -> bool:
         return False
     leaves = keras.tree.flatten(x)
     return bool(leaves) and all(leaf is None or hasattr(leaf, "shape") for leaf in leaves)
+
+
+def _num_batches(given: dict[str, Any]) -> int | None:
+    """Batches per epoch, as far as the arguments of `fit` say; None where only the data know."""
+    x = given["x"]
+    return given.get("steps_per_epoch") or (x.num_batches if isinstance(x, keras.utils.PyDataset) else None)
 
 
 def _check_batch_size(batch_size: int, global_batch: int) -> None:
