@@ -76,6 +76,28 @@ def _without_addresses(config: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name != "shared_object_id"}
 
 
+def eager_reads(num_replicas: int) -> dict[str, Any]:
+    """How often `fit` and `evaluate` compute a metric outside of the steps, and the logs they give."""
+    reads = []
+
+    class Watched(keras.metrics.SparseCategoricalAccuracy):
+        """Notes where it is asked."""
+
+        def result(self) -> Any:
+            if tf.executing_eagerly():
+                reads.append(self.name)
+            return super().result()
+
+    dp = _data_parallel(num_replicas)
+    keras.utils.set_random_seed(1)
+    with dp.scope():
+        model = dp.prepare(mlp())
+        model.compile(sgd(), cross_entropy(), metrics=[Watched("accuracy")])
+    history = model.fit(X, LABELS, batch_size=24, shuffle=False, verbose=0, epochs=2).history
+    evaluated = model.evaluate(X, LABELS, batch_size=24, verbose=0)
+    return {"reads": len(reads), "history": history, "evaluate": evaluated, "names": list(history)}
+
+
 def load_without_tfscale(directory: str) -> dict[str, Any]:
     """Predictions from the files in a process that cannot import tfscale."""
     for name in [name for name in sys.modules if name.split(".")[0] == "tfscale"]:

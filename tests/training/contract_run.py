@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from tests.processes import CaseError, run_case, run_workers
 
 TABLES = (

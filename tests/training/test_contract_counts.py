@@ -9,15 +9,7 @@ CASES = contract_run.load_cases()
 NAMES = tuple(shown_cases())
 
 
-# What does not depend on the number of replicas fails on one as well.
-ALIKE = ("accumulation and EMA, by hand",)
-ON_ONE = [
-    *(name for name in NAMES if name not in ALIKE),
-    *(name for name in NAMES if name in ALIKE),
-]
-
-
-@pytest.mark.parametrize("name", ON_ONE)
+@pytest.mark.parametrize("name", NAMES)
 def test_one_replica_changes_nothing(results, name):
     contract_run.check(CASES[name], results(NAMES, 1)[name])
 

@@ -29,11 +29,12 @@ def directories(tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(directories):
     by_replicas = {
-        0: [(f"{CASES}:save", (0, directories[0])), (f"{CASES}:trained_on", (0,))],
+        0: [(f"{CASES}:save", (0, directories[0])), (f"{CASES}:trained_on", (0,)), (f"{CASES}:eager_reads", (0,))],
         1: [],
         3: [
             (f"{CASES}:save", (3, directories[3])),
             (f"{CASES}:copies_after_training", (3,)),
+            (f"{CASES}:eager_reads", (3,)),
             *((f"{CASES}:not_finite", (3, value, False)) for value in (np.inf, -np.inf)),
             (f"{CASES}:not_finite", (3, np.inf, True)),
         ],
@@ -84,6 +85,16 @@ def test_loaded_model_trains_on_as_plain_keras_would(result_of, directories):
 def test_number_of_collectives(result_of, num_replicas, kind, train, test):
     found = result_of("collectives", num_replicas, kind)
     assert found == {"train": train * num_replicas, "test": test * num_replicas}
+
+
+def test_logs_of_an_epoch_are_not_computed_anew(result_of):
+    ours, keras = result_of("eager_reads", 3), result_of("eager_reads", 0)
+    # Keras: two epochs and an evaluation.
+    assert (ours["reads"], keras["reads"]) == (0, 3)
+    assert ours["names"] == keras["names"]
+    for name in ours["names"]:
+        np.testing.assert_allclose(ours["history"][name], keras["history"][name], rtol=1e-5)
+    np.testing.assert_allclose(ours["evaluate"], keras["evaluate"], rtol=1e-5)
 
 
 def test_all_copies_are_the_same_to_the_bit(result_of):

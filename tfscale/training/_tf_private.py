@@ -224,6 +224,16 @@ def replace_symbolic_build(model: keras.Model, build: Callable[..., None]) -> No
     model._maybe_symbolic_build = build
 
 
+def keep_last_logs(model: keras.Model) -> None:
+    """Takes the logs of an epoch from its last step, where Keras would compute them anew from the metrics.
+
+    Why: they are those of the global state already, and on several workers each read of a metric's variable is a
+    collective of its own, milliseconds per epoch and metric.
+    Breaks first: tests/training/test_prepared_model.py::test_logs_of_an_epoch_are_not_computed_anew.
+    """
+    model._get_metrics_result_or_logs = lambda logs: logs
+
+
 def hook_gradients(optimizer: keras.optimizers.Optimizer, before_clipping: Callable[[list[Any]], list[Any]]) -> None:
     """Runs `before_clipping(gradients)` once per update, and switches off Keras's own, later, reduction.
 

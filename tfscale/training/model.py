@@ -108,6 +108,7 @@ class PreparedModel:
             setattr(model, name, self._checked(name))
         _tf_private.replace_symbolic_build(model, self.build)
         _tf_private.replace_auto_jit_compile(model, self._would_compile)
+        _tf_private.keep_last_logs(model)
         # Functions made before belong to the unprepared model.
         model.train_function = model.test_function = model.predict_function = None
 
