@@ -153,11 +153,8 @@ def render(rows: Sequence[Row], cells: Sequence[tuple[str, str]]) -> str:
 
 def _test_of(row: Row) -> str:
     path, _, function = row.test.partition("::")
-    if function == "test_equals_one_replica":
-        function += f"[{NUM_REPLICAS}-{row.cases[0]}]"
-    elif _needs_workers(row):
-        function += f"[{row.cases[0]}]"
-    return f"{Path(path).name}::{function}"
+    parameters = row.cases[0] if _needs_workers(row) else f"{row.cases[0]}-{NUM_REPLICAS}"
+    return f"{Path(path).name}::{function}[{parameters}]"
 
 
 def _version(package: str) -> str:

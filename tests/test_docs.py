@@ -7,6 +7,7 @@ import pytest
 
 import tfscale
 from tests.repository import ROOT
+from tests.training.contract_rows import ROWS, shown_cases
 from tfscale import cli
 
 DOCUMENTS = ("README.md", "BUILD_NOTES.md", "CHANGELOG.md")
@@ -42,6 +43,15 @@ def test_make_commands_are_targets(document):
     for command in _commands(document, "make"):
         named |= {word for word in command[1:] if "=" not in word and not word.startswith("-")}
     assert named - targets == set()
+
+
+def test_tests_that_the_contract_names_exist():
+    named = re.findall(r"`(test_\w+\.py)::(\w+)\[(.+)\]` \|$", _text("README.md"), re.MULTILINE)
+    assert len(named) == len(ROWS)
+    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    for file, function, parameters in named:
+        assert f"def {function}(" in files[file]
+        assert parameters.removesuffix("-4") in shown_cases()
 
 
 def test_readme_names_the_main_commands():

@@ -11,6 +11,8 @@ from tests.repository import ROOT, library_files
 from tfscale import cli
 
 NAMES = {
+    "AdaScaleRule",
+    "AdaScaleSGD",
     "BatchError",
     "BatchPlan",
     "ClusterError",

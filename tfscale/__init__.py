@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from tfscale.parity.verification import verify
     from tfscale.scaling.batch_plan import BatchPlan
     from tfscale.scaling.hyperparameters import scale_hyperparameters
-    from tfscale.scaling.rules import LinearRule, NoRule, ScalingRule, SqrtRule
+    from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule
+    from tfscale.training.adascale import AdaScaleSGD
     from tfscale.training.model import prepare
     from tfscale.training.schedules import ReplicaSchedule, StepDecay
     from tfscale.training.strategy import make_strategy, simulate_replicas
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AdaScaleRule",
+    "AdaScaleSGD",
     "BatchError",
     "BatchPlan",
     "ClusterError",
@@ -73,6 +76,8 @@ __all__ = [
 # Where each public name lives. No module bears the name of a public function: importing a submodule
 # binds its name here, and `tfscale.verify` has to stay the function.
 _HOMES = {
+    "AdaScaleRule": "tfscale.scaling.rules",
+    "AdaScaleSGD": "tfscale.training.adascale",
     "BatchError": "tfscale.errors",
     "BatchPlan": "tfscale.scaling.batch_plan",
     "ClusterError": "tfscale.errors",

@@ -39,8 +39,9 @@ class DataParallel:
         reference_batch: The batch for which learning rate, schedule, betas ... were tuned. By default
             `per_replica_batch` (a recipe for one replica), or `global_batch` when that was given.
         examples_per_epoch: Examples in an epoch; needed for a warm-up only, and to show the steps of an epoch.
-        rule: By what factor the learning rate grows: `"auto"` (by optimizer), `"linear"`, `"sqrt"`, `"none"`, a
-            `ScalingRule`, or a function of the batch ratio. See `scale_hyperparameters`.
+        rule: By what factor the learning rate grows: `"auto"` (by optimizer), `"linear"`, `"sqrt"`, `"none"`,
+            `"adascale"` (measured at every step, for SGD), a `ScalingRule`, or a function of the batch ratio. See
+            `scale_hyperparameters` and `AdaScaleSGD`.
         warmup_epochs: Epochs over which the rate rises from the reference rate; `"auto"` is 5 for the linear rule, and
             none for the others.
         batch_norm: `"auto"`, `"local"` or `"synchronized"`. `"auto"` is local where one replica has at least

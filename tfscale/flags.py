@@ -49,7 +49,7 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
     }
     seed = "Seed of Python, NumPy and Keras."
     enums = {
-        "scaling_rule": (("auto", "linear", "sqrt", "none"), "By what factor the learning rate grows."),
+        "scaling_rule": (("auto", "linear", "sqrt", "none", "adascale"), "By what factor the learning rate grows."),
         "batch_norm": (("auto", "local", "synchronized"), "Which examples BatchNormalization sees."),
     }
     strings = {

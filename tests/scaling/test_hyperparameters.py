@@ -76,6 +76,8 @@ def test_defaults_of_every_optimizer(class_name, expected):
         ("SGD", "sqrt", {"weight_decay": 5e-4}, {"learning_rate": 0.01 * ROOT, "weight_decay": 5e-4 * ROOT}),
         ("SGD", "none", {"weight_decay": 5e-4}, {"weight_decay": 5e-4 * R}),
         ("SGD", 2.0, {"weight_decay": 5e-4}, {"learning_rate": 0.02, "weight_decay": 5e-4 * R / 2}),
+        ("SGD", "adascale", {"momentum": 0.9, "weight_decay": 5e-4}, {"learning_rate": None, "weight_decay": None}),
+        ("SGD", "adascale", {"use_ema": True}, {"ema_momentum": 0.99**R}),
         ("AdamW", "none", {}, {"weight_decay": 0.004 * R, **ADAM}),
         ("AdamW", "linear", {}, {"learning_rate": 0.001 * R, **ADAM}),
         ("Adam", "auto", {"weight_decay": 0.01, "beta_1": 0.0}, {"weight_decay": 0.01 * ROOT, "beta_1": None}),
@@ -318,3 +320,28 @@ def test_the_result_is_json_and_marked():
 def test_compensating_twice_is_refused(config, ratio):
     with pytest.raises(ScalingError, match="only once"):
         scale_hyperparameters(config, ratio)
+
+
+def test_adascale_measures_the_rate_and_leaves_the_schedule():
+    schedule = {"class_name": "CosineDecay", "config": {"initial_learning_rate": 0.1, "decay_steps": 100}}
+    config = {"class_name": "SGD", "config": {"learning_rate": schedule}}
+    scaled = scale_hyperparameters(config, R, rule="adascale")
+    assert scaled.config["config"]["learning_rate"] == schedule
+    rate = scaled.knobs[0]
+    assert (rate.name, rate.old, rate.new, rate.rule) == ("learning_rate", "CosineDecay", "CosineDecay", "x gain")
+    assert "a gain from 1 to 8" in rate.reason
+
+
+@pytest.mark.parametrize(
+    ("class_name", "warmup_steps", "said"),
+    [("Adam", 0, "is for SGD"), ("Mine", 0, "not known"), ("SGD", 10, "needs no warm-up")],
+)
+def test_adascale_refused(class_name, warmup_steps, said):
+    with pytest.raises(ScalingError, match=said):
+        scale_hyperparameters({"class_name": class_name, "config": {}}, R, rule="adascale", warmup_steps=warmup_steps)
+
+
+def test_adascale_is_not_re_derived():
+    for config in ({"class_name": "AdaScaleSGD"}, {"class_name": "SGD", "registered_name": "tfscale>AdaScaleSGD"}):
+        with pytest.raises(ScalingError, match="only once"):
+            scale_hyperparameters({**config, "config": {}}, R)

@@ -118,6 +118,7 @@ BASE = ["--examples", "102400", "--replicas", "8"]
         ([*BASE[:2], "--replicas", "16", "--per-replica-batch", "16", "--optimizer", "adam"], "grow", "2205.10287"),
         ([*BASE, "--per-replica-batch", "16", "--optimizer", "lion"], "grow", "No paper gives a rule for Lion"),
         ([*BASE, "--per-replica-batch", "16", "--rule", "none"], "grow", "less progress per epoch"),
+        ([*BASE, "--per-replica-batch", "16", "--rule", "adascale"], "grow", "worth 1 to 8 steps of the recipe"),
         ([*BASE, "--per-replica-batch", "16", "--epochs", "4"], "grow", "The warm-up of 5 epochs is longer"),
         (["--examples", "1797", "--replicas", "8", "--per-replica-batch", "32"], "grow", "7.125 reference steps"),
     ],

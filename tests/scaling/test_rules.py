@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tfscale import LinearRule, NoRule, ScalingError, ScalingRule, SqrtRule, scale_hyperparameters
+from tfscale import AdaScaleRule, LinearRule, NoRule, ScalingError, ScalingRule, SqrtRule, scale_hyperparameters
 from tfscale.scaling import resolve_rule
 from tfscale.scaling.ratio import check_ratio
 from tfscale.scaling.rules import PowerRule, rate_factor
@@ -25,6 +25,13 @@ from tfscale.scaling.rules import PowerRule, rate_factor
 )
 def test_factors(rule, factors):
     assert {ratio: rate_factor(resolve_rule(rule), ratio) for ratio in factors} == pytest.approx(factors)
+
+
+def test_a_measured_factor_is_not_one_factor():
+    rule = resolve_rule("adascale")
+    assert (rule, rule(8)) == (AdaScaleRule(), 8)
+    with pytest.raises(ScalingError, match="measured at every step"):
+        rate_factor(rule, 8)
 
 
 def test_auto_is_the_rule_of_the_optimizer():

@@ -144,6 +144,7 @@ def collectives(num_replicas: int, kind: str) -> dict[str, int]:
             "plain": sgd,
             "clipnorm": lambda: sgd(clipnorm=0.1),
             "accumulation": lambda: sgd(gradient_accumulation_steps=2),
+            "adascale": lambda: tfscale.AdaScaleSGD(0.1, reference_batch=8),
             "loss scale": lambda: keras.optimizers.LossScaleOptimizer(sgd()),
         }
         model = _trained(dp, mlp, optimizers[kind])

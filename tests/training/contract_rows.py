@@ -20,7 +20,7 @@ class Row(NamedTuple):
 
     title: str
     cases: tuple[str, ...]
-    test: str = "tests/training/test_contract.py::test_equals_one_replica"
+    test: str = "tests/training/test_contract_counts.py::test_equals_one_replica"
 
 
 ROWS = (

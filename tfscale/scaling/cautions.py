@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tfscale.scaling.derivation import Recipe, Way
 from tfscale.scaling.knob import format_value
-from tfscale.scaling.rules import NoRule
+from tfscale.scaling.rules import AdaScaleRule, NoRule
 
 MIN_BATCH_NORM_BATCH = 16
 MAX_SHARE_OF_DATA = 10  # one part in
@@ -69,6 +69,11 @@ def _rule(recipe: Recipe, way: Way) -> Iterator[str]:
         yield (
             f"No paper gives a rule for {recipe.optimizer} on larger batches; this one is derived like the others. "
             "Try it on a short run first."
+        )
+    elif rule == AdaScaleRule():
+        yield (
+            f"With rule 'adascale' a step is worth 1 to {format_value(ratio)} steps of the recipe, as measured: the "
+            "schedule ends later than in the recipe's epochs. Train until `optimizer.position` reaches its length."
         )
     elif rule == NoRule():
         yield "Rule 'none' leaves the rate alone: on a larger batch the run makes less progress per epoch."

@@ -10,10 +10,10 @@ from typing import Any
 from tfscale.errors import BatchError, ScalingError
 from tfscale.scaling.batch_plan import BatchPlan
 from tfscale.scaling.hyperparameters import scale_hyperparameters
-from tfscale.scaling.knob import ScaledKnob
+from tfscale.scaling.knob import UNCHANGED, ScaledKnob
 from tfscale.scaling.optimizer_table import BASE_KNOBS, OPTIMIZERS, OptimizerLaws
 from tfscale.scaling.ratio import plain
-from tfscale.scaling.rules import ScalingRule, resolve_rule
+from tfscale.scaling.rules import AdaScaleRule, ScalingRule, resolve_rule
 from tfscale.scaling.step_counts import scale_batch_norm_momentum
 from tfscale.scaling.warmup import count_warmup_steps
 
@@ -162,9 +162,13 @@ def _derive_way(title: str, batches: BatchPlan, recipe: Recipe, num_examples: in
     )
     knobs = [knob for knob in scaled.knobs if knob.name in recipe.knobs or _is_set(knob)]
     if recipe.decay_steps is not None:
-        steps = plain(recipe.decay_steps / ratio)
-        reason = "the schedule s is evaluated at step * r"
-        knobs.insert(1, ScaledKnob("schedule", "steps", recipe.decay_steps, steps, "/ r", reason))
+        if isinstance(recipe.resolved_rule, AdaScaleRule):
+            steps, formula = plain(Fraction(recipe.decay_steps)), UNCHANGED
+            reason = "counts steps of the reference run, and advances by the gain"
+        else:
+            steps, formula = plain(recipe.decay_steps / ratio), "/ r"
+            reason = "the schedule s is evaluated at step * r"
+        knobs.insert(1, ScaledKnob("schedule", "steps", recipe.decay_steps, steps, formula, reason))
     if recipe.has_batch_norm:
         moving = scale_batch_norm_momentum(BATCH_NORM_MOMENTUM, ratio)
         knobs.append(

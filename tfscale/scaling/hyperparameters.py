@@ -23,7 +23,7 @@ from tfscale.scaling.optimizer_table import (
     find_optimizer,
 )
 from tfscale.scaling.ratio import check_ratio, exact_fraction, plain
-from tfscale.scaling.rules import ScalingRule, rate_factor, resolve_rule
+from tfscale.scaling.rules import AdaScaleRule, ScalingRule, rate_factor, resolve_rule
 from tfscale.scaling.schedule_config import copy_config, is_object, refuse_compensated, schedule_knobs, wrap_schedule
 
 # Of a class that is not known: the smaller of the two published factors, and none of its own knobs.
@@ -68,7 +68,8 @@ def scale_hyperparameters(
             opt.get_config()}`. Knobs absent from a shorter one have Keras's defaults. It is not modified.
             `LossScaleOptimizer` and `MultiOptimizer` are looked into.
         ratio: r, the batch ratio: global batch / reference batch; above 0.
-        rule: `"auto"` (by optimizer), `"linear"`, `"sqrt"`, `"none"`, a `ScalingRule`, a function from r to f, or f.
+        rule: `"auto"` (by optimizer), `"linear"`, `"sqrt"`, `"none"`, `"adascale"` (SGD only; the rate stays, for its
+            factor is measured in training), a `ScalingRule`, a function from r to f, or f.
         warmup_steps: Steps of the reference run over which the rate rises from the reference's; 0 for none. Or a
             function from the rule that is used to them.
         like: For an optimizer class of one's own: the Keras class whose knobs and rule it shares.
@@ -212,7 +213,11 @@ def _scale_optimizer(config: dict[str, Any], request: _Request, path: str) -> It
     defaults = {name: default for name, (default, _) in table.items()} | dict(known_laws.base)
     knobs = {**defaults, **inside}
     rule = resolve_rule(request.rule, auto=known_laws.rule(knobs))
-    growth = Growth(request.ratio, rate_factor(rule, float(request.ratio)), rule, knobs)
+    if isinstance(rule, AdaScaleRule):
+        factor = _check_adascale(config["class_name"] if known else None, rule, request)
+    else:
+        factor = rate_factor(rule, float(request.ratio))
+    growth = Growth(request.ratio, factor, rule, knobs)
     yield from _scale_rate(inside, knobs.get("learning_rate", known_laws.learning_rate), growth, request, path, known)
     for name, (_, law) in table.items():
         inert = name in ONLY_WITH_EMA and not inside.get("use_ema")
@@ -226,6 +231,22 @@ def _scale_optimizer(config: dict[str, Any], request: _Request, path: str) -> It
         )
 
 
+def _check_adascale(class_name: str | None, rule: AdaScaleRule, request: _Request) -> float:
+    """Returns the factor for what follows from the rate: decay per step of the reference run, as the rate, stays."""
+    if class_name is None or find_optimizer(class_name) != "SGD":
+        raise ScalingError(
+            "Rule 'adascale' is for SGD: it was derived for steps proportional to the gradient.\n"
+            f"Received: {class_name or 'an optimizer class that is not known'}. "
+            "Use keras.optimizers.SGD, or rule='auto'."
+        )
+    if request.warmup_steps(rule):
+        raise ScalingError(
+            "Rule 'adascale' needs no warm-up: its gain is small by itself where the linear rule would break.\n"
+            f"Received: a warm-up over {plain(request.warmup_steps(rule)):g} reference steps. Leave it out."
+        )
+    return rule(float(request.ratio))
+
+
 _FORMULAS = {"linear": "x r", "sqrt": "x sqrt(r)", "none": UNCHANGED}
 
 
@@ -233,6 +254,11 @@ def _scale_rate(
     inside: dict[str, Any], rate: Any, growth: Growth, request: _Request, path: str, known: bool
 ) -> Iterator[ScaledKnob]:
     name = f"{path}learning_rate"
+    if isinstance(growth.rule, AdaScaleRule):
+        shown = rate["class_name"] if is_object(rate) else rate
+        reason = f"rule 'adascale' ({growth.rule.source}): a gain from 1 to {growth.factor:.6g}, measured at every step"
+        yield ScaledKnob(name, "per step", shown, shown, "x gain", f"{reason}; a schedule advances by it")
+        return
     formula = _FORMULAS.get(growth.rule.name, "x f")
     warmup_steps = request.warmup_steps(growth.rule)
     source = (

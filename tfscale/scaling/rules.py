@@ -134,6 +134,33 @@ class NoRule(ScalingRule):
 
 
 @dataclass(frozen=True)
+class AdaScaleRule(ScalingRule):
+    """The rate grows by a gain that is measured at every step: `1 <= gain <= r`. For SGD.
+
+    `gain = (v / B + |mu|^2) / (v / n + |mu|^2)`, with v the variance of one example's gradient, mu its mean, B the
+    reference batch and n = r B: what one step on n examples is worth in steps on B of them. The schedule advances by
+    the gain, so that a run needs as many steps as the noise asks for; in epochs more than the reference run.
+
+    Validity: where the linear rule breaks, early in training and on large batches, the gain falls towards 1 by itself;
+    hence no warm-up. It needs two replicas to measure with, and a budget in steps of the reference run, not epochs.
+
+    Source: Johnson et al. 2020, "AdaScale SGD", arXiv:2007.05105.
+
+    Example:
+        >>> from tfscale import AdaScaleRule
+        >>> AdaScaleRule()(8)
+        8.0
+    """
+
+    name: ClassVar[str] = "adascale"
+    source: ClassVar[str] = "Johnson et al. 2020, arXiv:2007.05105"
+
+    def __call__(self, ratio: float) -> float:
+        """Returns r, the most that the gain can be."""
+        return float(ratio)
+
+
+@dataclass(frozen=True)
 class PowerRule(ScalingRule):
     """The rate grows with a power of the batch: `factor = r^exponent`. Linear at 1, the root at 1/2, none at 0.
 
@@ -181,7 +208,7 @@ class CallableRule(ScalingRule):
         return self.function(ratio)
 
 
-NAMED_RULES: dict[str, ScalingRule] = {rule.name: rule for rule in (LinearRule(), SqrtRule(), NoRule())}
+NAMED_RULES: dict[str, ScalingRule] = {rule.name: rule for rule in (LinearRule(), SqrtRule(), NoRule(), AdaScaleRule())}
 RULE_NAMES = ("auto", *NAMED_RULES)
 
 
@@ -189,8 +216,8 @@ def resolve_rule(rule: Any, *, auto: ScalingRule | None = None) -> ScalingRule:
     """Returns the rule that an argument `rule` means.
 
     Args:
-        rule: `"linear"`, `"sqrt"`, `"none"`, a `ScalingRule`, a function from the ratio to the factor, or the factor
-            itself as a number; `"auto"` means `auto`.
+        rule: `"linear"`, `"sqrt"`, `"none"`, `"adascale"`, a `ScalingRule`, a function from the ratio to the factor,
+            or the factor itself as a number; `"auto"` means `auto`.
         auto: The rule of the optimizer at hand; None when there is none, and then `"auto"` is refused.
 
     Raises:
@@ -224,8 +251,15 @@ def rate_factor(rule: ScalingRule, ratio: float) -> float:
     """Returns `rule(ratio)`, checked.
 
     Raises:
-        ScalingError: When the factor is not a positive number, or the rule changes the rate at ratio 1.
+        ScalingError: When the factor is not a positive number, is measured in training, or the rule changes the rate at
+            ratio 1.
     """
+    if isinstance(rule, AdaScaleRule):
+        raise ScalingError(
+            "A rule must give one factor for the whole run here.\n"
+            f"Received: rule {rule.name!r}, whose factor is measured at every step. Make DataParallel with "
+            "rule='adascale' and use `dp.optimizer` on an SGD, or choose 'linear'."
+        )
     for at in (1.0, float(ratio)):
         factor = rule(at)
         if not (isinstance(factor, numbers.Real) and math.isfinite(factor) and factor > 0):

@@ -24,6 +24,7 @@ from tfscale.scaling.rules import NAMED_RULES
 CLASS_NAME = "ReplicaSchedule"
 REGISTERED_NAME = f"tfscale>{CLASS_NAME}"
 MODULE = "tfscale.training.schedules"
+ADASCALE = "tfscale>AdaScaleSGD"
 
 # What Keras's own schedules, and ours, count in steps, and which of their arguments are rates.
 STEPS = ("boundaries", "decay_steps", "first_decay_steps", "interval", "warmup_steps")
@@ -95,6 +96,11 @@ def refuse_compensated(config: Any) -> None:
     """
     for part in _parts(config):
         name, ratio = part.get("class_name"), part.get("batch_ratio", 1)
+        if part.get("registered_name") == ADASCALE or name == "AdaScaleSGD":
+            raise ScalingError(
+                "An optimizer must be re-derived for the batch only once.\n"
+                "Received: an AdaScaleSGD, which scales its rate by itself. Pass the recipe's own SGD."
+            )
         if name == CLASS_NAME or part.get("registered_name") == REGISTERED_NAME:
             raise ScalingError(
                 "A schedule must be re-derived for the batch only once.\n"

@@ -12,9 +12,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.errors import ScalingError
+from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.inputs import ReplicaBatch, local_replicas, split_global_batch
-from tfscale.training.optimizers import gradients_reduced, reduce_gradients_once
+from tfscale.training.optimizers import gradients_reduced, innermost, reduce_gradients_once
 
 
 def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[ReplicaBatch], Any], batch: Any) -> Any:
@@ -58,7 +60,15 @@ def apply_reduced(
         optimizer: Made and built under the strategy's scope.
         gradients: Already reduced, as by `all_reduce_sum`; equal on all replicas.
         variables: One per gradient.
+
+    Raises:
+        ScalingError: For `AdaScaleSGD`, which has to see the gradients of each replica.
     """
+    if isinstance(innermost(optimizer), AdaScaleSGD):
+        raise ScalingError(
+            "AdaScale measures the gradients of each replica, before they are reduced.\n"
+            "Received: an AdaScaleSGD with gradients that are reduced already. Train it with `fit`, or use SGD."
+        )
     reduce_gradients_once(optimizer)
     with gradients_reduced():
         optimizer.apply(list(gradients), list(variables))

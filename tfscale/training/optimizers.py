@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfscale.training import _tf_private
+from tfscale.training.adascale import AdaScaleSGD, OwnMoments, own_moments
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.share import Share, current_share
 
@@ -112,10 +113,37 @@ def _weighted(optimizer: keras.optimizers.Optimizer, gradient: Any) -> Any:
     return tf.math.multiply_no_nan(gradient, tf.cast(weight, gradient.dtype))
 
 
+def reduce_together(
+    optimizer: keras.optimizers.Optimizer, gradients: Sequence[Any], others: Sequence[Any], *, scale: Any
+) -> tuple[list[Any], list[Any]]:
+    """Sums gradients and whatever else over all replicas in one collective; what AdaScale measures travels along.
+
+    Args:
+        optimizer: The one that will apply the gradients.
+        gradients: Those of this replica, weighted by its share.
+        others: Tensors to be summed too.
+        scale: What the gradients are multiplied by, against underflow.
+
+    Returns:
+        The sums of the gradients, and of the others.
+    """
+    updater, share = innermost(optimizer), current_share()
+    count = len(gradients)
+    if share is None or share.num_replicas == 1 or not (isinstance(updater, AdaScaleSGD) and updater.built):
+        reduced = all_reduce_sum([*gradients, *others])
+        return reduced[:count], reduced[count:]
+    reduced = all_reduce_sum([*gradients, *own_moments(gradients, share), *others])
+    sums, squares, replicas, *rest = [reduced[:count], *reduced[count:]]
+    updater.observe(OwnMoments(squares, replicas), sums, share.global_examples, scale)
+    return sums, rest
+
+
 def _reduce_unless_reduced(optimizer: keras.optimizers.Optimizer, gradients: list[Any]) -> list[Any]:
     if _are_reduced():
         return gradients
-    reduced = all_reduce_sum(gradients)
+    # In a `LossScaleOptimizer` the gradients are still scaled; its inner one, and any other, has unscaled them.
+    is_scaled = optimizer is not innermost(optimizer)
+    reduced, _ = reduce_together(optimizer, gradients, [], scale=optimizer.scale_loss(1.0) if is_scaled else 1.0)
     if not accumulates(optimizer):
         return reduced
     num_replicas = tf.distribute.get_replica_context().num_replicas_in_sync

@@ -10,8 +10,10 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ScalingError
-from tfscale.scaling import BatchGrowth, ScaledKnob, scale_hyperparameters
-from tfscale.scaling.schedule_config import copy_config
+from tfscale.scaling import BatchGrowth, ScaledKnob, resolve_rule, scale_hyperparameters
+from tfscale.scaling.rules import AdaScaleRule, NoRule
+from tfscale.scaling.schedule_config import ADASCALE, copy_config
+from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.optimizers import innermost
 from tfscale.training.schedules import ReplicaSchedule
 
@@ -50,16 +52,20 @@ def rederive_optimizer(
             "An optimizer must be re-derived before it trains: the new one starts without state.\n"
             f"Received: {optimizer.name!r}, which was built already. Pass one that was just made."
         )
+    config = scaled.config
+    if resolve_rule(growth.rule, auto=NoRule()) == AdaScaleRule():
+        _check_measurable(optimizer, strategy)
+        config = _with_adascale(config, growth.plan.reference_batch)
     with strategy.scope():
-        made = _make_anew(optimizer, scaled.config["config"])
+        made = _make_anew(optimizer, config)
     # Inside a LossScaleOptimizer too.
     _REDERIVED.update({made, innermost(made)})
     return made, scaled.knobs
 
 
 def was_rederived(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether `rederive_optimizer` made it."""
-    return optimizer in _REDERIVED
+    """Whether `rederive_optimizer` made it, or could have: an AdaScaleSGD scales its own rate."""
+    return optimizer in _REDERIVED or isinstance(innermost(optimizer), AdaScaleSGD)
 
 
 def rederive_schedule(schedule: Any, growth: BatchGrowth) -> tuple[Any, tuple[ScaledKnob, ...]]:
@@ -95,13 +101,44 @@ def _check_optimizer(optimizer: Any) -> None:
         )
 
 
+def _check_measurable(optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.Strategy) -> None:
+    if strategy.num_replicas_in_sync == 1:
+        raise ScalingError(
+            "AdaScale measures how much the gradients of the replicas differ, and needs two of them.\n"
+            "Received: rule='adascale' on one replica. Use more replicas, or rule='linear'."
+        )
+    if type(innermost(optimizer)) is not keras.optimizers.SGD:
+        raise ScalingError(
+            "Rule 'adascale' is for SGD: it was derived for steps proportional to the gradient.\n"
+            f"Received: a {type(innermost(optimizer)).__name__}. Use keras.optimizers.SGD, or rule='auto'."
+        )
+
+
+def _with_adascale(config: dict[str, Any], reference_batch: int) -> dict[str, Any]:
+    """Puts an `AdaScaleSGD` in the place of the SGD in a config, inside a `LossScaleOptimizer` too."""
+    inside = dict(config["config"])
+    if "inner_optimizer" in inside:
+        inside["inner_optimizer"] = _with_adascale(inside["inner_optimizer"], reference_batch)
+        return {**config, "config": inside}
+    inside["reference_batch"] = reference_batch
+    return {
+        "module": AdaScaleSGD.__module__,
+        "class_name": AdaScaleSGD.__name__,
+        "config": inside,
+        "registered_name": ADASCALE,
+    }
+
+
 def _make_anew(optimizer: keras.optimizers.Optimizer, config: dict[str, Any]) -> keras.optimizers.Optimizer:
+    cls = AdaScaleSGD if config.get("registered_name") == ADASCALE else type(optimizer)
     classes = {cls.__name__: cls for cls in _classes(optimizer, set()) if not cls.__module__.startswith("keras.")}
     try:
         # Not keras.optimizers.deserialize, which does not know Lamb (Keras 3.15). `from_config` writes into what it
         # gets. The scope is for classes of the user's own that are not registered.
         with keras.saving.custom_object_scope(classes):
-            return type(optimizer).from_config(copy_config(config))
+            return cls.from_config(copy_config(config["config"]))
+    except ScalingError:
+        raise
     except (TypeError, ValueError) as error:
         raise ScalingError(
             "An optimizer must be such that `from_config` makes it from `get_config`.\n"

@@ -95,12 +95,13 @@ def _default_train_step(
             return _reduce_states(model, share, statistics)
         states = metrics.local_metric_states(model)
         shared = [_weighted(variable, share) for variable in statistics]
-        reduced = all_reduce_sum([*gradients, *states, *shared])
-        num_gradients, num_states = len(gradients), len(states)
+        reduced, others = optimizers.reduce_together(
+            optimizer, gradients, [*states, *shared], scale=optimizer.scale_loss(1.0)
+        )
         with optimizers.gradients_reduced():
-            optimizer.apply(reduced[:num_gradients], variables)
-        _assign(statistics, reduced[num_gradients + num_states :])
-        return reduced[num_gradients : num_gradients + num_states]
+            optimizer.apply(reduced, variables)
+        _assign(statistics, others[len(states) :])
+        return others[: len(states)]
 
 
 def _forward(model: keras.Model, data: Any, share: Share, *, training: bool) -> tf.Tensor:

@@ -14,6 +14,7 @@ from tfscale.scaling import resolve_rule, warmup_factor
 from tfscale.scaling.optimizer_table import OPTIMIZERS, find_optimizer
 from tfscale.scaling.ratio import check_ratio
 from tfscale.scaling.rules import ScalingRule, SqrtRule, rate_factor
+from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.optimizers import innermost
 from tfscale.training.rederived import was_rederived
 from tfscale.training.schedules import check_warmup
@@ -24,7 +25,10 @@ _MULTIPLIERS: weakref.WeakKeyDictionary[keras.optimizers.Optimizer, float] = wea
 
 def current_rate(optimizer: keras.optimizers.Optimizer) -> float:
     """Returns the rate of an optimizer's steps, between two batches; this reads the device."""
-    return _read_rate(innermost(optimizer)) * _MULTIPLIERS.get(innermost(optimizer), 1.0)
+    updater = innermost(optimizer)
+    if isinstance(updater, AdaScaleSGD):
+        return _read_rate(updater) * float(keras.ops.convert_to_numpy(updater.gain))
+    return _read_rate(updater) * _MULTIPLIERS.get(updater, 1.0)
 
 
 class ReplicaScaling(keras.callbacks.Callback):

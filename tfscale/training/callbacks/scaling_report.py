@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.scaling import BatchPlan
+from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.callbacks.replica_scaling import current_rate
 from tfscale.training.optimizers import innermost
 
@@ -36,7 +37,8 @@ class ScalingReport(keras.callbacks.Callback):
     """Reports rate, momentum, global batch and speed after every epoch: to the log, to TensorBoard and to a CSV file.
 
     One row per epoch. `steps` counts optimizer updates since the start of the run, also of one that was resumed;
-    `reference_steps = steps * batch_ratio`, the steps of the reference run that saw as many examples;
+    `reference_steps = steps * batch_ratio`, the steps of the reference run that saw as many examples, or with AdaScale
+    those that were made good, `AdaScaleSGD.position`;
     `epochs_equivalent = steps * global_batch / examples_per_epoch`, empty when the latter is unknown; `learning_rate`
     is that of the next step; `momentum` is SGD's, or Adam's beta_1, or empty. `examples_per_s` and `step_time_s` are
     measured from the begin of an epoch's first batch to the end of its last, without validation; the very first batch
@@ -131,6 +133,11 @@ class ScalingReport(keras.callbacks.Callback):
             self._writer.close()
             self._writer = None
 
+    def _reference_steps(self, optimizer: keras.optimizers.Optimizer, steps: int) -> float:
+        if isinstance(optimizer, AdaScaleSGD):
+            return float(keras.ops.convert_to_numpy(optimizer.position))
+        return float(self._plan.steps_to_reference_steps(steps))
+
     def _row(self, epoch: int) -> dict[str, Any]:
         optimizer = innermost(self.model.optimizer)
         steps = int(keras.ops.convert_to_numpy(optimizer.iterations))
@@ -142,7 +149,7 @@ class ScalingReport(keras.callbacks.Callback):
         return {
             "epoch": epoch,
             "steps": steps,
-            "reference_steps": float(self._plan.steps_to_reference_steps(steps)),
+            "reference_steps": self._reference_steps(optimizer, steps),
             "epochs_equivalent": float(seen / self._examples_per_epoch) if self._examples_per_epoch else None,
             "learning_rate": current_rate(optimizer),
             "momentum": getattr(optimizer, "momentum", getattr(optimizer, "beta_1", None)),
