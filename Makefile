@@ -7,13 +7,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint bench contract clean
+.PHONY: help demo test lint bench bench-scaling contract clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
 	@echo "make test    lint, then all tests, docstring examples and example scripts"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
+	@echo "make bench-scaling  accuracy on 1 to 8 replicas, re-derived and left alone: tables and curves"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
 	@echo "make clean   remove .venv and everything else that was made"
 
@@ -30,6 +31,9 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.examples
 	$(BIN)/python -m benchmarks
+
+bench-scaling: $(VENV)/.examples
+	$(BIN)/python -m benchmarks.equal_progress
 
 contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write README.md
