@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint bench bench-scaling contract clean
+.PHONY: help demo test lint bench bench-scaling bench-data contract clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -15,6 +15,7 @@ help:
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
 	@echo "make bench-scaling  accuracy on 1 to 8 replicas, re-derived and left alone: tables and curves"
+	@echo "make bench-data  dp.dataset beside tf.data written by hand, and its work on 1 to 3 workers"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
 	@echo "make clean   remove .venv and everything else that was made"
 
@@ -34,6 +35,9 @@ bench: $(VENV)/.examples
 
 bench-scaling: $(VENV)/.examples
 	$(BIN)/python -m benchmarks.equal_progress
+
+bench-data: $(VENV)/.examples
+	$(BIN)/python -m benchmarks.input_data
 
 contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write README.md

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +19,7 @@ from tfscale.scaling import BatchGrowth, BatchPlan, ScaledKnob, describe_growth
 from tfscale.training.batch_norm import batch_norm_knobs, choose_batch_norm
 from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.step_counted import rederive_callbacks
+from tfscale.training.data.dataset import GlobalDataset
 from tfscale.training.inputs import worker_rank
 from tfscale.training.model import prepare
 from tfscale.training.rederived import rederive_optimizer, rederive_schedule
@@ -111,6 +112,7 @@ class DataParallel:
             num_replicas=self.num_replicas,
             reference_batch=reference_batch,
         )
+        self._seed = seed
         self._growth = BatchGrowth(plan, rule, warmup_epochs, examples_per_epoch)
         self._batch_norm = choose_batch_norm(
             batch_norm,
@@ -206,6 +208,53 @@ class DataParallel:
         made, knobs = rederive_schedule(schedule, self._growth)
         self._list(knobs)
         return made
+
+    def dataset(
+        self,
+        source: Any,
+        *,
+        map_fn: Callable[..., Any] | None = None,
+        shuffle: bool | int = False,
+        drop_remainder: bool = False,
+        cache: bool = False,
+        worker_load: Sequence[float] | None = None,
+    ) -> GlobalDataset:
+        """Returns a dataset of global batches of which each worker reads and maps its own rows only.
+
+        Row j of global batch b is the same example on any number of replicas and workers. See `GlobalDataset` for what
+        the arguments mean; `fit`, `evaluate` and `predict` of a prepared model take the result.
+
+        Args:
+            source: Arrays, an unbatched `tf.data.Dataset`, a TFDS builder, or a `PyDataset`.
+            map_fn: From one example, and a seed if it has a second argument, to what the model takes.
+            shuffle: Whether to mix the examples anew for each epoch; for a stream, also the size of the buffer.
+            drop_remainder: Whether to leave out a last batch that is smaller.
+            cache: Whether to keep a stream in memory once it was read.
+            worker_load: Shares of the work, per worker or per replica.
+
+        Raises:
+            DataError: When the source is none of these, is empty, batched or of unknown length, or the loads are not
+                as above.
+            BatchError: When the loads leave a replica without a row of a full batch.
+
+        Example:
+            >>> import numpy as np, tfscale
+            >>> dp = tfscale.DataParallel(global_batch=4, devices=1)
+            >>> data = dp.dataset(np.arange(6), map_fn=lambda example: 10 * example)
+            >>> [batch.numpy().tolist() for batch in data]
+            [[0, 10, 20, 30], [40, 50]]
+        """
+        return GlobalDataset(
+            source,
+            strategy=self._strategy,
+            global_batch=self.global_batch,
+            map_fn=map_fn,
+            shuffle=shuffle,
+            drop_remainder=drop_remainder,
+            cache=cache,
+            worker_load=worker_load,
+            seed=self._seed,
+        )
 
     def callbacks(
         self, directory: str | os.PathLike[str] | Iterable[keras.callbacks.Callback] | None = None

@@ -74,7 +74,7 @@ def test_local_statistics_are_averaged(results, num_replicas, rows):
         expected = MOMENTUM + (1 - MOMENTUM) * variances
         np.testing.assert_allclose(value, expected, rtol=1e-5)
     assert all(np.all(np.isfinite(weight)) for weight in found["weights"])
-    assert found["evaluate"] == pytest.approx(found["loaded"], rel=1e-6)
+    assert float(found["evaluate"]) == pytest.approx(float(found["loaded"]), rel=1e-6)
 
 
 @pytest.mark.parametrize(("mean", "deviation"), MOMENTS)

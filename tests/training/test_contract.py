@@ -8,7 +8,7 @@ import pytest
 from tests.repository import ROOT
 from tests.training import contract_run
 from tests.training.contract import relative_difference
-from tests.training.contract_cases_optimizers import OPTIMIZERS, offered_optimizers
+from tests.training.contract_cases_optimizers import BROKEN, NEW, OPTIMIZERS, offered_optimizers
 from tests.training.contract_rows import ROWS
 
 CASES = contract_run.load_cases()
@@ -25,7 +25,8 @@ def test_equals_one_replica(results, name):
 
 def test_every_optimizer_of_keras_is_covered():
     # OptimizerMap is no optimizer but the argument of MultiOptimizer.
-    assert offered_optimizers() == set(OPTIMIZERS)
+    assert offered_optimizers() <= set(OPTIMIZERS)
+    assert set(OPTIMIZERS) - offered_optimizers() <= NEW | BROKEN
 
 
 def test_rows_name_cases_and_tests_that_exist():

@@ -11,6 +11,7 @@ from tfscale.training.versions import check_versions
         ("3.15.1", "2.21.0"),
         ("3.15.0", "2.20.1"),
         ("3.14.9", "2.21.0-rc1"),
+        ("3.12.4", "2.21.0"),
     ],
 )
 def test_supported(keras, tensorflow):
@@ -21,6 +22,7 @@ def test_supported(keras, tensorflow):
     ("keras", "tensorflow"),
     [
         ("3.11.0", "2.21.0"),
+        ("3.13.2", "2.21.0"),
         ("3.2.0", "2.21.0"),
         ("2.15.0", "2.21.0"),
         ("4.14.0", "2.21.0"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 
 def update_without_merge_call(strategy: tf.distribute.Strategy) -> None:
@@ -214,6 +215,51 @@ def one_replica_spec(dataset: tf.distribute.DistributedDataset) -> Any:
         return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
 
     return tf.nest.map_structure(first, dataset.element_spec)
+
+
+def batching_dataset(dataset: tf.data.Dataset) -> str | None:
+    """The name of the transformation that batched the elements of `dataset`, or None.
+
+    Why: a spec cannot tell a batch from an example of variable length. Looks through what leaves elements as they
+    are, such as `prefetch` and `shuffle`.
+    Breaks first: tests/training/data/test_bad_input.py::test_batched.
+    """
+    while True:
+        name = type(dataset).__name__.strip("_")
+        if name in ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset", "DenseToRaggedDataset"):
+            return name
+        if name not in _UNCHANGED_ELEMENTS:
+            return None
+        (dataset,) = dataset._inputs()
+
+
+_UNCHANGED_ELEMENTS = frozenset(
+    f"{name}Dataset"
+    for name in ("AssertCardinality", "Cache", "Options", "Prefetch", "Repeat", "Shard", "Shuffle", "Skip", "Take")
+) | {"AssertCardinality", "OptionsDataset", "CacheDataset"}
+
+
+def report_to_other_workers(message: str) -> None:
+    """Makes the collectives that other workers wait in fail with `message`.
+
+    Why: TensorFlow itself reports nothing; the others wait until heartbeats are missed.
+    Breaks first: tests/training/data/test_dataset.py::test_failure_of_one_worker_reaches_all.
+    """
+    # The code of an invalid argument: TensorFlow takes it for an error of the program, and does not try again.
+    context.context().report_error_to_cluster(tf.errors.INVALID_ARGUMENT, message)
+
+
+def has_unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
+    """Whether a `shuffle` without any seed, global ones included, is anywhere in the pipeline of `dataset`.
+
+    Why: each worker would draw an order of its own, and nothing public tells.
+    Breaks first: tests/training/data/test_plain_tf_data.py.
+    """
+    if type(dataset).__name__ == "_ShuffleDataset":
+        seeds = [tf.get_static_value(seed) for seed in (dataset._seed, dataset._seed2)]
+        if all(seed is not None and int(seed) == 0 for seed in seeds):
+            return True
+    return any(has_unseeded_shuffle(each) for each in dataset._inputs())
 
 
 def replace_symbolic_build(model: keras.Model, build: Callable[..., None]) -> None:

@@ -9,14 +9,12 @@ data at the same step, and no collective is needed to find out.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfscale.errors import DataError
-from tfscale.training import _tf_private
 
 
 class ReplicaBatch(NamedTuple):
@@ -28,6 +26,8 @@ class ReplicaBatch(NamedTuple):
     """Rows that count, an int64 scalar; 0 when `data` holds a stand-in."""
     global_examples: tf.Tensor | None
     """Rows of the whole global batch, an int64 scalar; None where the replicas have yet to add up theirs."""
+    first_row: tf.Tensor | None
+    """Row of the global batch at which this replica's begin, an int64 scalar; None likewise."""
 
 
 class LocalReplicas(NamedTuple):
@@ -79,16 +79,16 @@ def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = T
     Raises:
         DataError: When nothing in `data` has a batch dimension.
     """
-    leaves = [leaf for leaf in tf.nest.flatten(data) if _has_rows(leaf)]
+    leaves = [leaf for leaf in tf.nest.flatten(data) if has_rows(leaf)]
     if not leaves:
         raise DataError("A batch must hold at least one tensor with a batch dimension.\nReceived: only scalars.")
-    rows = _num_rows(leaves[0])
+    rows = num_rows(leaves[0])
     batches = []
     for replica in replicas.ids:
         start, stop = rows * replica // replicas.total, rows * (replica + 1) // replicas.total
         bounds = _with_stand_in(start, stop, rows) if stand_in else (start, stop)
-        part = tf.nest.map_structure(functools.partial(_take_rows, start=bounds[0], stop=bounds[1]), data)
-        batches.append(ReplicaBatch(part, tf.cast(stop - start, tf.int64), tf.cast(rows, tf.int64)))
+        numbers = (tf.cast(number, tf.int64) for number in (stop - start, rows, start))
+        batches.append(ReplicaBatch(take_rows(data, *bounds), *numbers))
     return tuple(batches)
 
 
@@ -103,16 +103,17 @@ def _with_stand_in(start: Any, stop: Any, rows: Any) -> tuple[Any, Any]:
 
 def unsplit_batch(data: Any) -> ReplicaBatch:
     """Wraps what a replica gets from a dataset that the user distributed: the global batch is not known here."""
-    rows = _num_rows(next(leaf for leaf in tf.nest.flatten(data) if _has_rows(leaf)))
-    return ReplicaBatch(data, tf.cast(rows, tf.int64), None)
+    rows = num_rows(next(leaf for leaf in tf.nest.flatten(data) if has_rows(leaf)))
+    return ReplicaBatch(data, tf.cast(rows, tf.int64), None, None)
 
 
-def _has_rows(leaf: Any) -> bool:
+def has_rows(leaf: Any) -> bool:
+    """Whether it is a tensor of any kind with a batch dimension."""
     return isinstance(leaf, tf.Tensor | tf.SparseTensor | tf.RaggedTensor) and leaf.shape.rank != 0
 
 
-def _num_rows(leaf: Any) -> Any:
-    """A Python integer where the shape says so, which keeps the shapes of the parts static."""
+def num_rows(leaf: Any) -> Any:
+    """Rows of a tensor: a Python integer where the shape says so, which keeps the shapes of the parts static."""
     if isinstance(leaf, tf.RaggedTensor):
         return leaf.nrows()
     if leaf.shape.rank is not None and leaf.shape[0] is not None:
@@ -120,8 +121,13 @@ def _num_rows(leaf: Any) -> Any:
     return tf.shape(leaf, out_type=tf.int64)[0]
 
 
+def take_rows(data: Any, start: Any, stop: Any) -> Any:
+    """Some rows of everything in `data` that has rows; the rest stays as it is."""
+    return tf.nest.map_structure(functools.partial(_take_rows, start=start, stop=stop), data)
+
+
 def _take_rows(leaf: Any, start: Any, stop: Any) -> Any:
-    if not _has_rows(leaf):
+    if not has_rows(leaf):
         return leaf
     if isinstance(leaf, tf.SparseTensor):
         tail = leaf.dense_shape[1:]
@@ -159,110 +165,28 @@ class GlobalBatches(tf.distribute.DistributedDataset):
     def __iter__(self) -> Iterator[Any]:
         """Starts again from the first batch."""
         if on_gpus(self._strategy):
-            return iter(self._strategy.distribute_datasets_from_function(lambda _: self._one_replica_after_another()))
+            return iter(in_turn_on_gpus(self._dataset.map(self._split), self._strategy))
         return iter(self._dataset)
 
-    def _one_replica_after_another(self) -> tf.data.Dataset:
-        """The same batches one by one, so that TF copies each ahead of time to its own GPU."""
+    def _split(self, *element: Any) -> tuple[ReplicaBatch, ...]:
+        batch = element if isinstance(self.global_spec, tuple) else element[0]
+        return split_global_batch(batch, self._replicas)
 
-        def in_turn(*element: Any) -> tf.data.Dataset:
-            batch = element if isinstance(self.global_spec, tuple) else element[0]
-            datasets = [tf.data.Dataset.from_tensors(part) for part in split_global_batch(batch, self._replicas)]
-            return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
-        return self._dataset.flat_map(in_turn)
+def in_turn_on_gpus(steps: tf.data.Dataset, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedDataset:
+    """Has TF copy each replica's batch ahead of time to its own GPU.
+
+    Args:
+        steps: Per step a tuple of one batch for each replica of this process.
+        strategy: Whose replicas they are.
+    """
+
+    def in_turn(*batches: Any) -> tf.data.Dataset:
+        return functools.reduce(tf.data.Dataset.concatenate, map(tf.data.Dataset.from_tensors, batches))
+
+    return strategy.distribute_datasets_from_function(lambda _: steps.flat_map(in_turn))
 
 
 def on_gpus(strategy: tf.distribute.Strategy) -> bool:
     """Whether the replicas of this process are GPUs, which want their input copied ahead of time."""
     return all("GPU" in device for device in strategy.extended.worker_devices)
-
-
-def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
-    """Makes `strategy.experimental_distribute_dataset` split batches to the row, any size, on any number of workers.
-
-    TF's own rebatches by shape, lets the last replicas run dry, and on several workers asks at every step, with a
-    collective, whether any worker still has data.
-    """
-    # Every replica gets a batch at every step, empty ones included, so nothing needs to be asked.
-    strategy.extended.experimental_enable_get_next_as_optional = False
-
-    def distribute(dataset: Any, options: Any = None) -> tf.distribute.DistributedDataset:
-        del options
-        if isinstance(dataset, tf.distribute.DistributedDataset):
-            return dataset
-        expected = _EXPECTED.pop(strategy, None)
-        return GlobalBatches(_checked(dataset, *expected) if expected else dataset, strategy)
-
-    strategy.experimental_distribute_dataset = distribute
-
-
-_EXPECTED: dict[tf.distribute.Strategy, tuple[int, int | None]] = {}
-
-
-def expect_global_batch(strategy: tf.distribute.Strategy, global_batch: int, num_batches: int | None) -> None:
-    """Requires full batches of `global_batch` rows from the next dataset that `strategy` distributes.
-
-    `fit` distributes its training data first; evaluation data, of any batch size, comes later. `num_batches` per
-    epoch, where the caller knows, tells whether the first may be the only one.
-    """
-    _EXPECTED[strategy] = global_batch, num_batches
-
-
-def forget_expected_batch(strategy: tf.distribute.Strategy) -> None:
-    """Takes back `expect_global_batch`, if no dataset came."""
-    _EXPECTED.pop(strategy, None)
-
-
-def dataset_spec(dataset: Any) -> Any:
-    """Specs of one global batch of a distributed dataset; None where a part of the batch is missing."""
-    spec = dataset.global_spec if isinstance(dataset, GlobalBatches) else _tf_private.one_replica_spec(dataset)
-    return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.OptionalSpec) else leaf, spec)
-
-
-_WRONG_BATCH = "tfscale: the training data are batched by"
-
-
-def _checked(dataset: tf.data.Dataset, global_batch: int, num_batches: int | None) -> tf.data.Dataset:
-    """Fails in the pipeline, before the step, when full batches are not `global_batch` rows.
-
-    The last batch of an epoch may be smaller, and so may the only batch of a data set smaller than a batch.
-    """
-    if _is_static(dataset, global_batch):
-        return dataset
-    cardinality = int(dataset.cardinality())
-    may_be_alone = cardinality == 1 or (cardinality == int(tf.data.UNKNOWN_CARDINALITY) and num_batches in (1, None))
-
-    def check(first: tf.Tensor, *element: Any) -> tuple[tf.Tensor, Any]:
-        data = element if isinstance(dataset.element_spec, tuple) else element[0]
-        rows = tf.cast(_num_rows(next(leaf for leaf in tf.nest.flatten(data) if _has_rows(leaf))), tf.int64)
-        is_first = first < 0
-        first = tf.where(is_first, rows, first)
-        full = tf.equal(first, global_batch) | (is_first & may_be_alone)
-        assertion = tf.debugging.Assert(full & (rows <= global_batch), [_WRONG_BATCH, tf.maximum(rows, first)])
-        with tf.control_dependencies([assertion]):
-            return tf.identity(first), data
-
-    return dataset.scan(tf.constant(-1, tf.int64), lambda first, element: check(first, *_as_arguments(element)))
-
-
-def _is_static(dataset: tf.data.Dataset, global_batch: int) -> bool:
-    """Whether the shapes alone say that every batch is full, as after `batch(..., drop_remainder=True)`."""
-    leaves = [leaf for leaf in tf.nest.flatten(dataset.element_spec) if isinstance(leaf, tf.TensorSpec)]
-    return bool(leaves) and bool(leaves[0].shape.rank) and leaves[0].shape[0] == global_batch
-
-
-def _as_arguments(element: Any) -> tuple[Any, ...]:
-    return element if isinstance(element, tuple) else (element,)
-
-
-def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int) -> DataError | None:
-    """The house's error for a batch that failed the check, or None for any other error."""
-    found = re.search(re.escape(_WRONG_BATCH) + r"\D*(\d+)", str(error))
-    if found is None:
-        return None
-    return DataError(
-        f"The training data must come in batches of the global batch, {global_batch} examples.\n"
-        f"Received: a batch of {found[1]}. Batch the dataset with .batch({global_batch}), or make DataParallel with "
-        f"global_batch={found[1]}."
-    )

@@ -20,8 +20,15 @@ from tfscale.errors import DataError, ModelError
 from tfscale.training import _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.training.data.dataset import GlobalDataset
+from tfscale.training.data.distribution import (
+    dataset_spec,
+    expect_global_batch,
+    forget_expected_batch,
+    wrong_batch_error,
+)
+from tfscale.training.failures import failing_together
 from tfscale.training.functions import StepRunner
-from tfscale.training.inputs import dataset_spec, expect_global_batch, forget_expected_batch, wrong_batch_error
 from tfscale.training.losses import make_losses_global
 from tfscale.training.optimizers import accumulates, average_accumulators, innermost, reduce_gradients_once
 from tfscale.training.randomness import separate_random_streams
@@ -187,30 +194,34 @@ class PreparedModel:
 
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
-            arguments = signature.bind(*args, **kwargs)
-            given = arguments.arguments
-            if self._global_batch is None or not {"x", "batch_size"} <= set(signature.parameters):
-                return method(*args, **kwargs)
-            if name == "fit":
-                given["callbacks"] = self._with_settling(given.get("callbacks"))
-            if _are_arrays(given.get("x")):
-                if given.get("batch_size") is None:
-                    given["batch_size"] = self._global_batch
-                elif name == "fit":
-                    _check_batch_size(given["batch_size"], self._global_batch)
-            elif name == "fit":
-                expect_global_batch(self._strategy, self._global_batch, _num_batches(given))
-                if isinstance(given["x"], tf.data.Dataset):
-                    # Keras warns of its own default where a dataset has an order already.
-                    given.setdefault("shuffle", False)
-            try:
-                return method(*arguments.args, **arguments.kwargs)
-            except tf.errors.InvalidArgumentError as error:
-                raise wrong_batch_error(error, self._global_batch) or error from error
-            finally:
-                forget_expected_batch(self._strategy)
+            with failing_together(self._strategy):
+                return self._call(name, method, signature.bind(*args, **kwargs))
 
         return call
+
+    def _call(self, name: str, method: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+        given = arguments.arguments
+        _use_views(given)
+        if self._global_batch is None or not {"x", "batch_size"} <= set(arguments.signature.parameters):
+            return method(*arguments.args, **arguments.kwargs)
+        if name == "fit":
+            given["callbacks"] = self._with_settling(given.get("callbacks"))
+        if _are_arrays(given.get("x")):
+            if given.get("batch_size") is None:
+                given["batch_size"] = self._global_batch
+            elif name == "fit":
+                _check_batch_size(given["batch_size"], self._global_batch)
+        elif name == "fit":
+            expect_global_batch(self._strategy, self._global_batch, _num_batches(given))
+            if isinstance(given["x"], tf.data.Dataset):
+                # Keras warns of its own default where a dataset has an order already.
+                given.setdefault("shuffle", False)
+        try:
+            return method(*arguments.args, **arguments.kwargs)
+        except tf.errors.InvalidArgumentError as error:
+            raise wrong_batch_error(error, self._global_batch) or error from error
+        finally:
+            forget_expected_batch(self._strategy)
 
 
 class _AverageAccumulators(keras.callbacks.Callback):
@@ -241,6 +252,16 @@ def _are_arrays(x: Any) -> bool:
         return False
     leaves = keras.tree.flatten(x)
     return bool(leaves) and all(leaf is None or hasattr(leaf, "shape") for leaf in leaves)
+
+
+def _use_views(given: dict[str, Any]) -> None:
+    """Puts in the place of each `GlobalDataset` what Keras recognises as data."""
+    x = given.get("x")
+    if isinstance(x, GlobalDataset) and given.get("initial_epoch"):
+        x.start_at(given["initial_epoch"])
+    for name in ("x", "validation_data"):
+        if isinstance(given.get(name), GlobalDataset):
+            given[name] = given[name].as_tf_data()
 
 
 def _num_batches(given: dict[str, Any]) -> int | None:

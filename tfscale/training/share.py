@@ -38,10 +38,9 @@ class Share(NamedTuple):
         return tf.cast(self.num_examples > 0, dtype)
 
 
-def make_share(num_examples: tf.Tensor, global_examples: tf.Tensor) -> Share:
-    """The share of the replica in whose context this is called, for a batch split by `inputs.split_global_batch`."""
+def make_share(num_examples: tf.Tensor, global_examples: tf.Tensor, first_row: tf.Tensor) -> Share:
+    """The share of the replica in whose context this is called, of a batch whose numbers are known."""
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync
-    first_row = tf.cast(global_examples, tf.int64) * replica_id() // replicas
     return _share(num_examples, global_examples, first_row, replicas)
 
 

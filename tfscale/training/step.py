@@ -70,9 +70,9 @@ def has_own_step(model: keras.Model, name: str) -> bool:
 
 
 def _share_of(batch: ReplicaBatch) -> Share:
-    if batch.global_examples is None:
+    if batch.global_examples is None or batch.first_row is None:
         return agree_on_share(batch.num_examples)
-    return make_share(batch.num_examples, batch.global_examples)
+    return make_share(batch.num_examples, batch.global_examples, batch.first_row)
 
 
 def _default_train_step(

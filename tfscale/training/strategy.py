@@ -15,7 +15,7 @@ from tfscale.errors import DeviceError
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import set_communication_options
 from tfscale.training.communication import choose_communication, choose_devices
-from tfscale.training.inputs import distribute_global_batches
+from tfscale.training.data.distribution import distribute_global_batches
 from tfscale.training.versions import check_versions
 
 _log = logging.getLogger(__name__)

@@ -11,12 +11,13 @@ class Supported(NamedTuple):
     """Minor releases of one package on which the whole test suite was run."""
 
     package: str
-    oldest: tuple[int, int]
-    newest: tuple[int, int]
+    releases: tuple[str, ...]
+    """Oldest first."""
 
 
-KERAS = Supported("Keras", (3, 14), (3, 15))
-TENSORFLOW = Supported("TensorFlow", (2, 20), (2, 21))
+# Keras 3.12 is the newest that runs on Python 3.10.
+KERAS = Supported("Keras", ("3.12", "3.14", "3.15"))
+TENSORFLOW = Supported("TensorFlow", ("2.20", "2.21"))
 
 
 def check_versions(keras_version: str, tensorflow_version: str, backend: str) -> None:
@@ -35,7 +36,7 @@ def check_versions(keras_version: str, tensorflow_version: str, backend: str) ->
         >>> check_versions("3.2.0", "2.21.0", "tensorflow")
         Traceback (most recent call last):
         ...
-        tfscale.errors.VersionError: tfscale needs Keras 3.14 to 3.15 on TensorFlow 2.20 to 2.21.
+        tfscale.errors.VersionError: tfscale needs Keras 3.12, 3.14 or 3.15 on TensorFlow 2.20 or 2.21.
         Received: Keras 3.2.0, TensorFlow 2.21.0. Install tested releases:
         pip install "keras~=3.15.0" "tensorflow~=2.21.0"
     """
@@ -48,18 +49,14 @@ def check_versions(keras_version: str, tensorflow_version: str, backend: str) ->
         raise VersionError(
             f"tfscale needs {_range(KERAS)} on {_range(TENSORFLOW)}.\n"
             f"Received: Keras {keras_version}, TensorFlow {tensorflow_version}. Install tested releases:\n"
-            f'pip install "keras~={_dotted(KERAS.newest)}.0" "tensorflow~={_dotted(TENSORFLOW.newest)}.0"'
+            f'pip install "keras~={KERAS.releases[-1]}.0" "tensorflow~={TENSORFLOW.releases[-1]}.0"'
         )
 
 
 def _supports(supported: Supported, version: str) -> bool:
-    major, minor = version.split(".")[:2]
-    return supported.oldest <= (int(major), int(minor)) <= supported.newest
+    return ".".join(version.split(".")[:2]) in supported.releases
 
 
 def _range(supported: Supported) -> str:
-    return f"{supported.package} {_dotted(supported.oldest)} to {_dotted(supported.newest)}"
-
-
-def _dotted(release: tuple[int, int]) -> str:
-    return ".".join(map(str, release))
+    *older, newest = supported.releases
+    return f"{supported.package} {', '.join(older)} or {newest}"

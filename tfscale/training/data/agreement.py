@@ -1,0 +1,47 @@
+"""Do all workers read the same data, in the order that the chief's seed gives?"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfscale.errors import DataError
+from tfscale.training.all_reduce import all_gather
+
+
+def agree(strategy: tf.distribute.Strategy, *, seed: int, fingerprint: tuple[int, int]) -> int:
+    """Compares this worker's data with the others', in one collective; to be called by every worker.
+
+    Args:
+        strategy: Of the job.
+        seed: This worker's.
+        fingerprint: Number of examples, and a number made of the contents of some.
+
+    Returns:
+        The chief's seed.
+
+    Raises:
+        DataError: On every worker, when one has other data than the chief.
+    """
+    own = tf.constant([[seed, *fingerprint]], tf.int64)
+
+    @tf.function(autograph=False)
+    def gather() -> tf.Tensor:
+        return strategy.run(lambda: all_gather(own))
+
+    everyone = strategy.experimental_local_results(gather())[0].numpy().tolist()
+    per_worker = everyone[:: len(strategy.extended.worker_devices)]
+    chief = per_worker[0]
+    for rank, (_, num_examples, content) in enumerate(per_worker):
+        if num_examples != chief[1]:
+            raise DataError(
+                "All workers must be given the same examples.\n"
+                f"Received: {num_examples} examples on worker {rank}, {chief[1]} on worker 0. "
+                "Give every worker the whole source; each takes its own rows of it."
+            )
+        if content != chief[2]:
+            raise DataError(
+                "All workers must be given the same examples in the same order.\n"
+                f"Received: other examples on worker {rank} than on worker 0, {num_examples} on each. "
+                "Leave out any sharding, and seed or leave out any shuffling of the source: `shuffle=True` does it."
+            )
+    return chief[0]

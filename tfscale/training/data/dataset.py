@@ -1,0 +1,243 @@
+"""The dataset of a job: the same global batches on any number of replicas, each worker doing only its share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfscale.errors import BatchError, DataError
+from tfscale.training.data.agreement import agree
+from tfscale.training.data.pipeline import Pipeline
+from tfscale.training.data.rows import EpochRows, replica_loads, with_stand_in
+from tfscale.training.data.source import DEFAULT_BUFFER, ArraySource, make_source
+from tfscale.training.inputs import LocalReplicas, ReplicaBatch, in_turn_on_gpus, local_replicas, on_gpus, take_rows
+
+
+class GlobalDataset:
+    """Global batches of examples, in the same order on any number of replicas; `DataParallel.dataset` makes it.
+
+    `fit`, `evaluate` and `predict` of a prepared model take it. Of every global batch a worker reads and maps the rows
+    of its own replicas only (one more where it has none: a last batch with fewer rows than replicas). Each pass over it
+    is an epoch, with an order of its own when it is shuffled. Iterating it yields whole global batches.
+
+    Args:
+        source: Nested structure of arrays (`numpy.memmap` too), an unbatched `tf.data.Dataset`, a TFDS builder, or a
+            `PyDataset`.
+        strategy: Whose replicas it feeds.
+        global_batch: Examples of a step.
+        map_fn: From one example to what the model takes; with a second argument it also gets a seed, an int32 tensor
+            `[2]` for TensorFlow's stateless random functions, which depends on seed, epoch and example alone. An
+            example that is a tuple comes as one tuple.
+        shuffle: Whether to mix the examples anew for each epoch: arrays as a whole, streams through a buffer of 10 000,
+            or of as many as are given in the place of True.
+        drop_remainder: Whether to leave out a last batch that is smaller.
+        cache: Whether to keep a stream in memory once it was read, before `map_fn`.
+        worker_load: Shares of the work, one number per worker or per replica; None for equal ones. The result is the
+            same for any.
+        seed: Of the orders and of `map_fn`; None has the chief draw one. All workers use the chief's.
+
+    Raises:
+        DataError: When the source is none of these, is empty, batched, or of unknown length.
+        BatchError: When the loads leave a replica without a row of a full batch.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        strategy: tf.distribute.Strategy,
+        global_batch: int,
+        map_fn: Callable[..., Any] | None = None,
+        shuffle: bool | int = False,
+        drop_remainder: bool = False,
+        cache: bool = False,
+        worker_load: Sequence[float] | None = None,
+        seed: int | None = None,
+    ):
+        self._strategy = strategy
+        self._source = make_source(source)
+        if cache and not isinstance(self._source, ArraySource):
+            self._source = self._source.cached()
+        replicas = local_replicas(strategy)
+        loads = replica_loads(worker_load, num_workers=replicas.total // replicas.here, num_replicas=replicas.total)
+        self._rows = EpochRows(self._source.num_examples, global_batch, loads, drop_remainder)
+        self._check()
+        buffer = DEFAULT_BUFFER if shuffle is True else int(shuffle)
+        self._pipeline = Pipeline(self._source, self._rows, map_fn, buffer, self._begin)
+        self._seed = seed
+        self._epoch = self._step = 0
+        self._has_agreed = replicas.here == replicas.total
+        self._view: tf.data.Dataset | None = None
+
+    @property
+    def num_examples(self) -> int:
+        """Examples in an epoch, those of a remainder that is dropped included."""
+        return self._source.num_examples
+
+    @property
+    def global_batch(self) -> int:
+        """Examples of a full step."""
+        return self._rows.global_batch
+
+    @property
+    def element_spec(self) -> Any:
+        """Spec of a global batch."""
+        return self.as_tf_data().element_spec
+
+    def __len__(self) -> int:
+        """Steps of an epoch."""
+        return self._rows.num_steps
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the global batches of the next epoch."""
+        return iter(self._global_batches())
+
+    def start_at(self, epoch: int, step: int = 0) -> None:
+        """Lets the next pass be that of `epoch`, from `step` on; passes after it count on.
+
+        Nothing that is skipped is mapped. Arrays are not read either, so that it takes no longer however far it is;
+        a stream is read up to there.
+
+        Args:
+            epoch: From 0.
+            step: From 0, less than the number of steps.
+
+        Raises:
+            DataError: When there is no such step.
+        """
+        if epoch < 0 or not 0 <= step < len(self):
+            raise DataError(
+                f"A position must be an epoch, 0 or more, and one of its {len(self)} steps.\n"
+                f"Received: epoch={epoch!r}, step={step!r}. Count both from 0."
+            )
+        self._epoch, self._step = epoch, step
+
+    def as_tf_data(self) -> tf.data.Dataset:
+        """The global batches as a `tf.data.Dataset`, for whatever takes nothing else.
+
+        Given to a prepared model it is as good as this object itself; what is made from it, by `map` for instance, is
+        still exact, but every worker then reads all rows.
+        """
+        if self._view is None:
+            self._view = self._global_batches().apply(tf.data.experimental.assert_cardinality(len(self)))
+            self._view.global_dataset = self
+        return self._view
+
+    def _global_batches(self) -> tf.data.Dataset:
+        """All rows of every step; fewer steps in a pass that starts in the middle of its epoch."""
+        rows = self._pipeline.rows_of(range(len(self._rows.loads)))
+        batches = rows.map(lambda positions, data: data, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return batches.prefetch(tf.data.AUTOTUNE)
+
+    def of_worker(self) -> tf.data.Dataset:
+        """What this worker's replicas take: per step a tuple of one `ReplicaBatch` for each."""
+        replicas = local_replicas(self._strategy)
+        return self._pipeline.rows_of(replicas.ids).map(
+            lambda positions, data: self._split(positions, data, replicas), num_parallel_calls=tf.data.AUTOTUNE
+        )
+
+    def agree_with_other_workers(self) -> None:
+        """Takes the chief's seed, and makes sure that all workers read the same; once.
+
+        Raises:
+            DataError: On every worker, naming one whose source differs from the chief's.
+        """
+        self._draw_seed()
+        if not self._has_agreed:
+            self._seed = agree(self._strategy, seed=self._seed or 0, fingerprint=self._source.fingerprint())
+            self._has_agreed = True
+
+    def _draw_seed(self) -> None:
+        if self._seed is None:
+            # From the global generator: `keras.utils.set_random_seed` makes it reproducible.
+            self._seed = int(np.random.randint(2**31))
+
+    def _check(self) -> None:
+        if self._rows.num_steps == 0:
+            raise DataError(
+                "There must be at least one full batch when the remainder is dropped.\n"
+                f"Received: {self.num_examples} examples and a global batch of {self.global_batch}. "
+                "Use a smaller batch, or drop_remainder=False."
+            )
+        bounds = self._rows.bounds(self.global_batch)
+        idle = [replica for replica, start in enumerate(bounds[:-1]) if start == bounds[replica + 1]]
+        if idle:
+            raise BatchError(
+                "Every replica must have a row of a full batch.\n"
+                f"Received: a global batch of {self.global_batch}, of which replica {idle[0]} gets none. "
+                "Use a larger batch, or give it a larger share in `worker_load`."
+            )
+
+    def _begin(self) -> np.ndarray:
+        """Epoch, first step and seed of the pass that begins; the next one is another epoch."""
+        self._draw_seed()
+        begun = np.array([self._epoch, self._step, self._seed], np.int64)
+        self._epoch, self._step = self._epoch + 1, 0
+        return begun
+
+    def _split(self, positions: tf.Tensor, data: Any, replicas: LocalReplicas) -> tuple[ReplicaBatch, ...]:
+        """What each replica of this worker takes of the worker's rows."""
+        step = positions[0] // self.global_batch
+        parts = []
+        shares = [self._shares(rows, replicas) for rows in (self.global_batch, self._rows.last_batch)]
+        rows = self._pipeline.in_step(step, self.global_batch, self._rows.last_batch)
+        for full, last in zip(*shares, strict=True):
+            start, stop, count, first_row = (
+                self._pipeline.in_step(step, a, b) for a, b in zip(full, last, strict=True)
+            )
+            part = data if replicas.here == 1 else take_rows(data, start, stop)
+            numbers = (tf.cast(number, tf.int64) for number in (count, rows, first_row))
+            parts.append(ReplicaBatch(part, *numbers))
+        return tuple(parts)
+
+    def _shares(self, rows: int, replicas: LocalReplicas) -> list[tuple[int, int, int, int]]:
+        """Per replica of this worker: first and last row within the worker's, how many count, first in the batch."""
+        bounds = self._rows.bounds(rows)
+        offset = self._pipeline.own_bounds(replicas.ids, rows)[0]
+        shares = []
+        for replica in replicas.ids:
+            start, stop = with_stand_in(bounds[replica], bounds[replica + 1], rows)
+            count = bounds[replica + 1] - bounds[replica]
+            shares.append((start - offset, stop - offset, count, bounds[replica]))
+        return shares
+
+
+class OwnBatches(tf.distribute.DistributedDataset):
+    """A `GlobalDataset` as the replicas of this process take it: each gets its own rows.
+
+    Args:
+        dataset: The dataset of the job.
+        strategy: Whose replicas to feed.
+    """
+
+    def __init__(self, dataset: GlobalDataset, strategy: tf.distribute.Strategy):
+        self._dataset = dataset
+        self._strategy = strategy
+        self.global_spec = dataset.element_spec
+        self._batches: Any = None
+
+    @property
+    def element_spec(self) -> Any:
+        """Spec of a global batch."""
+        return self.global_spec
+
+    def cardinality(self) -> tf.Tensor:
+        """Number of global batches."""
+        return tf.constant(len(self._dataset), tf.int64)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Starts the next epoch."""
+        self._dataset.agree_with_other_workers()
+        if self._batches is None:
+            batches = self._dataset.of_worker().prefetch(tf.data.AUTOTUNE)
+            self._batches = in_turn_on_gpus(batches, self._strategy) if on_gpus(self._strategy) else batches
+        return iter(self._batches)
+
+
+def dataset_of_view(view: Any) -> GlobalDataset | None:
+    """The dataset that a `tf.data` view stands for, or None."""
+    # Kept on the view itself: both live, and go, together.
+    return getattr(view, "global_dataset", None)

@@ -1,0 +1,177 @@
+"""What can examples be read from, and how?
+
+Every source knows how many examples there are and, for the rows of a step or from a position of the epoch on, gives
+their indices and contents as `tf.data` pieces. An index is the place of an example in the source; a position its place
+in the epoch's order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfscale.errors import DataError
+from tfscale.training import _tf_private
+
+# A stream cannot be mixed as a whole; so many examples are held and drawn from.
+DEFAULT_BUFFER = 10_000
+# By so many examples workers find out whether they read the same.
+_NUM_COMPARED = 16
+
+
+class ArraySource:
+    """Arrays in memory, or on disk (`numpy.memmap`): any example can be read by itself.
+
+    Args:
+        arrays: Nested structure of arrays `[examples, ...]`.
+    """
+
+    def __init__(self, arrays: Any):
+        leaves = keras.tree.flatten(arrays)
+        lengths = sorted({int(leaf.shape[0]) if len(leaf.shape) else -1 for leaf in leaves})
+        if len(lengths) != 1 or lengths[0] < 0:
+            shapes = ", ".join(str(tuple(leaf.shape)) for leaf in leaves)
+            raise DataError(
+                "All arrays must have one row per example.\n"
+                f"Received: shapes {shapes}. Give arrays with the same first dimension."
+            )
+        self.num_examples = lengths[0]
+        # On disk they stay there; in memory TensorFlow reads them without Python.
+        self._on_disk = any(isinstance(leaf, np.memmap) for leaf in leaves)
+        self._arrays = arrays if self._on_disk else keras.tree.map_structure(tf.convert_to_tensor, arrays)
+        self.spec = keras.tree.map_structure(
+            lambda leaf: tf.TensorSpec(leaf.shape[1:], tf.as_dtype(leaf.dtype)), self._arrays
+        )
+
+    def fingerprint(self) -> tuple[int, int]:
+        """The number of examples, and a number made of some of them."""
+        some = np.linspace(0, self.num_examples - 1, min(_NUM_COMPARED, self.num_examples)).astype(np.int64)
+        examples = [keras.tree.map_structure(lambda leaf, row=row: np.asarray(leaf[row]), self._arrays) for row in some]
+        return self.num_examples, _digest(examples)
+
+    def read(self, indices: tf.Tensor) -> Any:
+        """The examples at some indices, of any shape, with that shape in front of their own."""
+        if not self._on_disk:
+            return keras.tree.map_structure(lambda leaf: tf.gather(leaf, indices), self._arrays)
+        leaves = keras.tree.flatten(self._arrays)
+        dtypes = [tf.as_dtype(leaf.dtype) for leaf in leaves]
+        read = tf.numpy_function(lambda rows: [np.asarray(leaf[rows]) for leaf in leaves], [indices], dtypes)
+        for value, leaf in zip(read, leaves, strict=True):
+            value.set_shape(indices.shape + leaf.shape[1:])
+        return keras.tree.pack_sequence_as(self._arrays, read)
+
+
+class StreamSource:
+    """A `tf.data.Dataset` of examples: they can only be read one after the other.
+
+    Args:
+        examples: Not batched; its length must be known.
+    """
+
+    def __init__(self, examples: tf.data.Dataset):
+        batched_by = _tf_private.batching_dataset(examples)
+        if batched_by is not None:
+            raise DataError(
+                "`dp.dataset` takes single examples and batches them itself.\n"
+                f"Received: a tf.data.Dataset that was batched (its spec is {examples.element_spec}). "
+                "Leave the .batch(...) out, or put .unbatch() after it."
+            )
+        length = int(examples.cardinality())
+        if length < 0:
+            infinite = length == int(tf.data.INFINITE_CARDINALITY)
+            raise DataError(
+                "The number of examples must be known: an epoch needs an end that all workers agree on.\n"
+                f"Received: a tf.data.Dataset of {'infinite' if infinite else 'unknown'} length. "
+                + (
+                    "Leave .repeat() out, or put .take(n) after it."
+                    if infinite
+                    else "Say how many there are with .apply(tf.data.experimental.assert_cardinality(n))."
+                )
+            )
+        self.num_examples = length
+        self.spec = examples.element_spec
+        self._examples = examples
+
+    def cached(self) -> StreamSource:
+        """The same source, kept in memory once it was read."""
+        return StreamSource(self._examples.cache())
+
+    def fingerprint(self) -> tuple[int, int]:
+        """The number of examples, and a number made of the first."""
+        return self.num_examples, _digest(list(self._examples.take(_NUM_COMPARED).as_numpy_iterator()))
+
+    def stream(self, order_seed: tf.Tensor | None, buffer: int) -> tf.data.Dataset:
+        """`(index, example)` of a whole epoch; with a seed, mixed through a buffer."""
+        indexed = self._examples.enumerate()
+        if order_seed is None:
+            return indexed
+        return indexed.shuffle(buffer, seed=order_seed, reshuffle_each_iteration=False)
+
+
+def _digest(examples: list[Any]) -> int:
+    """63 bits of the contents."""
+    digest = hashlib.blake2b(digest_size=8)
+    for leaf in keras.tree.flatten(examples):
+        array = np.asarray(getattr(leaf, "values", leaf))
+        digest.update(repr((array.dtype, array.shape, array.tolist() if array.dtype.hasobject else b"")).encode())
+        digest.update(b"" if array.dtype.hasobject else array.tobytes())
+    return int.from_bytes(digest.digest(), "big") >> 1
+
+
+def make_source(source: Any) -> ArraySource | StreamSource:
+    """Recognises what `dp.dataset` was given.
+
+    Args:
+        source: Nested structure of arrays, a `tf.data.Dataset` of single examples, a TFDS builder, or a `PyDataset`.
+
+    Raises:
+        DataError: For anything else, no examples, data that are batched already, or of unknown length.
+    """
+    found = _recognise(source)
+    if found.num_examples == 0:
+        raise DataError("There must be at least one example.\nReceived: a source without any. Check where it reads.")
+    return found
+
+
+def _recognise(source: Any) -> ArraySource | StreamSource:
+    if isinstance(source, tf.data.Dataset):
+        return StreamSource(source)
+    if isinstance(source, keras.utils.PyDataset):
+        return StreamSource(_examples_of(source))
+    if hasattr(source, "as_dataset") and hasattr(source, "info"):
+        # A builder of TFDS, known by its methods: tensorflow-datasets need not be installed.
+        splits = list(source.info.splits)
+        return StreamSource(source.as_dataset(split="train" if "train" in splits else splits[0]))
+    leaves = keras.tree.flatten(source)
+    if leaves and all(hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves):
+        return ArraySource(source)
+    raise DataError(
+        "`source` must be arrays, an unbatched tf.data.Dataset, a TFDS builder or a PyDataset.\n"
+        f"Received: {type(source).__name__}. Turn it into one of these."
+    )
+
+
+def _examples_of(dataset: keras.utils.PyDataset) -> tf.data.Dataset:
+    """The single examples of a `PyDataset`, whose items are batches of any size."""
+    num_items = dataset.num_batches
+    if num_items is None:
+        raise DataError(
+            "The number of examples must be known: an epoch needs an end that all workers agree on.\n"
+            "Received: a PyDataset without a length. Give it a __len__."
+        )
+
+    def items() -> Iterator[Any]:
+        for index in range(num_items):
+            yield keras.tree.map_structure(np.asarray, dataset[index])
+
+    first, last = (keras.tree.map_structure(np.asarray, dataset[index]) for index in (0, num_items - 1))
+    rows = [len(keras.tree.flatten(item)[0]) for item in (first, last)]
+    spec = keras.tree.map_structure(lambda leaf: tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype), first)
+    total = rows[0] * (num_items - 1) + rows[1]
+    examples = tf.data.Dataset.from_generator(items, output_signature=spec).unbatch()
+    return examples.apply(tf.data.experimental.assert_cardinality(total))
