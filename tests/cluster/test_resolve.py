@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cluster.refusal import assert_refused
 from tfscale import ClusterError, ClusterSpec, resolve_cluster
 
 TWO = {"worker": ["a:1", "b:1"]}
@@ -39,6 +40,12 @@ def test_this_machine(environ):
 )
 def test_tf_config(environ, workers, rank):
     assert resolve_cluster(environ) == ClusterSpec(workers, rank, source="TF_CONFIG")
+
+
+@pytest.mark.parametrize("type_", ["evaluator", "ps"])
+def test_task_that_does_not_train_is_told_so(type_):
+    with pytest.raises(ClusterError, match="parameter servers and evaluators take no part"):
+        resolve_cluster(tf_config(TWO, type_, 0))
 
 
 @pytest.mark.parametrize(
@@ -114,16 +121,6 @@ def test_cluster_is_malformed(cluster, rule):
 )
 def test_task_is_malformed(cluster, task, rule):
     assert_refused({"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}, rule)
-
-
-def assert_refused(environ, rule):
-    with pytest.raises(ClusterError) as caught:
-        resolve_cluster(environ)
-    stated, _, received = str(caught.value).partition("\nReceived: ")
-    assert rule in stated
-    # What was received, and after it a way out.
-    assert ". " in received
-    assert received.endswith(".")
 
 
 def test_environment_is_read_when_called(monkeypatch):

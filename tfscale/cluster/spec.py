@@ -43,8 +43,10 @@ class ClusterSpec:
                 f"Received: {self.workers!r}, from {self.source}. "
                 f"Give one 'host:port' per worker, for example ('10.0.0.1:2222', '10.0.0.2:2222')."
             )
+        ranks: dict[str, int] = {}
         for rank, address in enumerate(self.workers):
             self._check_address(rank, address)
+            self._check_unique(ranks.setdefault(address, rank), rank)
         # bool is an int to Python; a rank of True is a mistake.
         if type(self.rank) is not int or not 0 <= self.rank < self.num_workers:
             raise ClusterError(
@@ -85,10 +87,11 @@ class ClusterSpec:
                 f"Received: {address!r}, from {self.source}. "
                 f"Give it, for example, as '10.0.0.1:2222' or '[::1]:2222'."
             )
-        first = self.workers.index(address)
+
+    def _check_unique(self, first: int, rank: int) -> None:
         if first != rank:
             raise ClusterError(
                 f"Every worker must have an address of its own.\n"
-                f"Received: {address!r} for worker {first} and for worker {rank}, "
+                f"Received: {self.workers[rank]!r} for worker {first} and for worker {rank}, "
                 f"from {self.source}. Give one of them another host or another port."
             )

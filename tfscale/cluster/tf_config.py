@@ -94,11 +94,13 @@ def _read_task(task: dict[str, Any], jobs: dict[str, list[Any]]) -> tuple[str, i
     """Returns the job of this process and its index in that job."""
     job = task.get("type")
     if not isinstance(job, str) or job not in jobs:
+        way_out = "Set its type to the job that lists the address of this process."
+        if job in ("evaluator", "ps"):
+            way_out = f"Do not start a task of type {job!r}: parameter servers and evaluators take no part."
         raise ClusterError(
             f"The task's type in `TF_CONFIG` must be one of the jobs in its cluster, "
             f"{sorted(jobs)}.\n"
-            f"Received: task={task!r}. "
-            f"Set its type to the job that lists the address of this process."
+            f"Received: task={task!r}. {way_out}"
         )
     index = task.get("index")
     # bool is an int to Python, and so is not told apart by isinstance.

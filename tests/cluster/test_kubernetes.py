@@ -1,0 +1,60 @@
+import pytest
+
+from tests.cluster.refusal import assert_refused
+from tfscale import resolve_cluster
+
+POD = {
+    "JOB_COMPLETION_INDEX": "1",
+    "HOSTNAME": "train-digits-1",
+    "TFSCALE_NUM_WORKERS": "3",
+    "TFSCALE_SERVICE": "workers",
+    "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+}
+
+
+def without(*names):
+    return {name: value for name, value in POD.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("environ", "workers", "rank"),
+    [
+        (POD, ("train-digits-0.workers:2222", "train-digits-1.workers:2222", "train-digits-2.workers:2222"), 1),
+        ({**POD, "TFSCALE_NUM_WORKERS": "2", "TFSCALE_PORT": "7000", "TFSCALE_SERVICE": "w.ns.svc.cluster.local"},
+         ("train-digits-0.w.ns.svc.cluster.local:7000", "train-digits-1.w.ns.svc.cluster.local:7000"), 1),
+        ({**without("HOSTNAME", "TFSCALE_SERVICE"), "TFSCALE_HOSTS": "a,b,c"}, ("a:2222", "b:2222", "c:2222"), 1),
+        # Every pod for itself, whatever its index.
+        ({**without("TFSCALE_SERVICE"), "TFSCALE_NUM_WORKERS": "1"}, ("localhost:2222",), 0),
+    ],
+)  # fmt: skip
+def test_pod(environ, workers, rank):
+    spec = resolve_cluster(environ)
+    assert (spec.source, spec.workers, spec.rank) == ("Kubernetes", workers, rank)
+
+
+@pytest.mark.parametrize("environ", [{"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, {"HOSTNAME": "web-1"}])
+def test_other_pods_train_alone(environ):
+    assert resolve_cluster(environ).source == "this machine"
+
+
+@pytest.mark.parametrize(
+    ("environ", "parts"),
+    [
+        (
+            without("TFSCALE_NUM_WORKERS"),
+            ["missing: TFSCALE_NUM_WORKERS.", "or to 1 where every pod trains for itself"],
+        ),
+        ({"JOB_COMPLETION_INDEX": "0"}, ["missing: TFSCALE_NUM_WORKERS."]),
+        (without("TFSCALE_SERVICE"), ["missing: TFSCALE_SERVICE."]),
+        (without("TFSCALE_SERVICE", "HOSTNAME"), ["missing: TFSCALE_SERVICE, HOSTNAME."]),
+        ({**POD, "JOB_COMPLETION_INDEX": "3", "HOSTNAME": "train-3"}, ["must be an integer from 0 to 2"]),
+        ({**POD, "HOSTNAME": "train-2"}, ["`HOSTNAME` must be the name that an Indexed Job gives its pod"]),
+        ({**POD, "HOSTNAME": "1"}, ["`HOSTNAME` must be"]),
+        ({**POD, "TFSCALE_SERVICE": "a b"}, ["'host:port'"]),
+        # What names workers, and nothing that tells which one this is.
+        (without("JOB_COMPLETION_INDEX"), ["must say which of its workers this is", "missing: the rank"]),
+        ({"TFSCALE_HOSTS": "a,b"}, ["TFSCALE_HOSTS='a,b'; missing: the rank"]),
+    ],
+)
+def test_refusal(environ, parts):
+    assert_refused(environ, *parts)

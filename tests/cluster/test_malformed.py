@@ -1,0 +1,82 @@
+"""Ten thousand malformed environments: each is a valid cluster or a `ClusterError`, and nothing else."""
+
+import os
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfscale import ClusterError, resolve_cluster
+
+TF_CONFIG = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
+
+# What each variable holds when all is well; malformed values are these, cut, joined and mistyped.
+GOOD = {
+    "TF_CONFIG": [TF_CONFIG],
+    "SLURM_PROCID": ["0", "1"],
+    "SLURM_NTASKS": ["2", "3"],
+    "SLURM_STEP_NUM_TASKS": ["2", "3"],
+    "SLURM_STEP_ID": ["0", "4294967290"],
+    "SLURM_JOB_ID": ["77"],
+    "SLURM_STEP_NODELIST": ["n[08-09]", "a,b", "n1"],
+    "SLURM_JOB_NODELIST": ["n[08-09]", "a[1-2]b[3-4]"],
+    "SLURM_STEP_TASKS_PER_NODE": ["1(x2)", "2,1", "2"],
+    "SLURM_DISTRIBUTION": ["block", "cyclic:block", "plane=2"],
+    "SLURM_NODEID": ["0", "1"],
+    "OMPI_COMM_WORLD_RANK": ["0", "1"],
+    "OMPI_COMM_WORLD_SIZE": ["2", "3"],
+    "OMPI_COMM_WORLD_LOCAL_SIZE": ["2", "3"],
+    "PMIX_NAMESPACE": ["prterun-host-7@1"],
+    "PMI_RANK": ["0", "1"],
+    "PMI_SIZE": ["2", "3"],
+    "MPI_LOCALNRANKS": ["2", "3"],
+    "JOB_COMPLETION_INDEX": ["0", "1"],
+    "HOSTNAME": ["train-0", "train-1"],
+    "TFSCALE_HOSTS": ["a,b", "a:1,b:2,[::1]:3", "n[1-3]"],
+    "TFSCALE_PORT": ["2222", "65535"],
+    "TFSCALE_NUM_WORKERS": ["1", "2", "3"],
+    "TFSCALE_SERVICE": ["workers"],
+}
+GROUPS = ("SLURM_", "OMPI_", "PMI_", "JOB_COMPLETION_INDEX", "TF_CONFIG")
+
+
+DAMAGE = ["", "[", "]", "-", ",", "(x", "0", " ", "\n", "\u0663", "\0"]
+ODD = ["-1", "10000000000", "1" * 5000, "1e3", "0x1", "1_0", "", "\ud800", "[" * 5000, "n[0-999999999]"]
+
+
+def value(random, name):
+    good = random.choice(GOOD[name])
+    at = random.randrange(len(good))
+    return random.choice([good, good[:at] + random.choice(DAMAGE) + good[at + 1 :], random.choice(ODD)])
+
+
+def environment(random):
+    """A whole source, some variables left out, and some of any source added or replaced."""
+    group = random.choice(GROUPS)
+    names = [name for name in GOOD if name.startswith((group, "MPI_LOCAL", "TFSCALE", "HOSTNAME"))]
+    kept = random.sample(names, max(0, len(names) - random.choice([0, 0, 1, 2, 9])))
+    replaced = random.sample(sorted(GOOD), random.choice([0, 1, 2, 5]))
+    return {name: random.choice(GOOD[name]) for name in kept} | {name: value(random, name) for name in replaced}
+
+
+def check(environ):
+    before = dict(environ), dict(os.environ)
+    try:
+        spec = resolve_cluster(environ)
+    except ClusterError as error:
+        assert "\nReceived: " in str(error), environ  # noqa: PT017
+        assert str(error).endswith(".")  # noqa: PT017
+    else:
+        assert 0 <= spec.rank < spec.num_workers == len(set(spec.workers))
+        again = resolve_cluster({"TF_CONFIG": spec.to_tf_config()})
+        assert (again.workers, again.rank) == (spec.workers, spec.rank)
+    assert (environ, dict(os.environ)) == before
+
+
+# Hypothesis draws where to start; drawing each variable through it takes two minutes.
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_any_environment_is_a_valid_cluster_or_refused(seed):
+    random = Random(seed)
+    for _ in range(100):
+        check(environment(random))

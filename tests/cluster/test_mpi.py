@@ -1,0 +1,60 @@
+import pytest
+
+from tests.cluster.refusal import assert_refused
+from tfscale import resolve_cluster
+
+OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "3"}
+PMI = {"PMI_RANK": "1", "PMI_SIZE": "3"}
+PORT = {"TFSCALE_PORT": "5"}
+LOCAL = ("localhost:5", "localhost:6", "localhost:7")
+
+
+@pytest.mark.parametrize(
+    ("environ", "source", "workers"),
+    [
+        ({**OPEN_MPI, **PORT, "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, "Open MPI", LOCAL),
+        ({**PMI, **PORT, "MPI_LOCALNRANKS": "3"}, "PMI", LOCAL),
+        ({**OPEN_MPI, **PORT, "TFSCALE_HOSTS": "n[08-10]"}, "Open MPI", ("n08:5", "n09:5", "n10:5")),
+        ({**OPEN_MPI, **PORT, "TFSCALE_HOSTS": "a,a,b", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, "Open MPI",
+         ("a:5", "a:6", "b:5")),
+        ({**PMI, **PORT, "TFSCALE_HOSTS": "a:7,b:8,[::1]:9"}, "PMI", ("a:7", "b:8", "[::1]:9")),
+        # Open MPI is looked at first.
+        ({**OPEN_MPI, **PMI, **PORT, "TFSCALE_HOSTS": "a,b,c", "PMI_RANK": "2"}, "Open MPI", ("a:5", "b:5", "c:5")),
+    ],
+)  # fmt: skip
+def test_workers(environ, source, workers):
+    spec = resolve_cluster(environ)
+    assert (spec.source, spec.workers, spec.rank) == (source, workers, 1)
+
+
+@pytest.mark.parametrize("environ", [{"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
+                                     {"PMI_RANK": "0", "PMI_SIZE": "1"}])  # fmt: skip
+def test_one_process_needs_no_hosts(environ):
+    assert resolve_cluster(environ).num_workers == 1
+
+
+def test_two_jobs_on_one_machine_have_ports_of_their_own():
+    local = {**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}
+    first, second = (resolve_cluster({**local, "PMIX_NAMESPACE": name}).workers for name in ("prterun-1", "prterun-2"))
+    assert set(first).isdisjoint(second)
+
+
+@pytest.mark.parametrize(
+    ("environ", "parts"),
+    [
+        (OPEN_MPI, ["Received: no OMPI_COMM_WORLD_LOCAL_SIZE; missing: TFSCALE_HOSTS."]),
+        ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, ["LOCAL_SIZE='2'; missing: TFSCALE_HOSTS."]),
+        ({**PMI, "MPI_LOCALNRANKS": "1"}, ["missing: TFSCALE_HOSTS."]),
+        ({"OMPI_COMM_WORLD_RANK": "0"}, ["missing: OMPI_COMM_WORLD_SIZE."]),
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, ["missing: OMPI_COMM_WORLD_RANK."]),
+        ({"PMI_RANK": "0"}, ["missing: PMI_SIZE."]),
+        ({**PMI, "PMI_RANK": "3"}, ["`PMI_RANK` must be an integer from 0 to 2"]),
+        ({**PMI, "PMI_SIZE": "0"}, ["`PMI_SIZE` must be an integer from 1"]),
+        ({**PMI, "PMI_SIZE": ""}, ["`PMI_SIZE` must be an integer from 1"]),
+        ({**PMI, "TFSCALE_HOSTS": "a,b"}, ["one host for each of the 3 workers", "which names 2"]),
+        ({**PMI, "TFSCALE_HOSTS": ""}, ["`TFSCALE_HOSTS` must be a list of hosts"]),
+        ({**PMI, "TFSCALE_HOSTS": "a:1,a:1,b:1"}, ["an address of its own"]),
+    ],
+)
+def test_refusal(environ, parts):
+    assert_refused(environ, *parts)

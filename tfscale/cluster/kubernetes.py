@@ -1,0 +1,66 @@
+"""The cluster of a Kubernetes Job with `completionMode: Indexed` and a headless Service.
+
+Kubernetes sets two variables in every pod: `JOB_COMPLETION_INDEX`, its rank, and `HOSTNAME`, which is the Job's
+name, a hyphen and the rank. The pods reach each other as `<job>-<rank>.<service>` when the template's `subdomain`
+names the Service. The manifest adds, in its `env`:
+
+- `TFSCALE_NUM_WORKERS`: the Job's `completions` (and `parallelism`: all have to run at once),
+- `TFSCALE_SERVICE`: the headless Service,
+- `TFSCALE_PORT`: the port of every worker; 2222 when it is left out.
+
+With `TFSCALE_NUM_WORKERS` 1, every pod trains for itself. `TFSCALE_HOSTS` replaces the names derived from the Service.
+
+Reference:
+    https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/
+"""
+
+from collections.abc import Mapping
+
+from tfscale.cluster.addresses import DEFAULT_PORT, HOSTS, add_ports, read_first_port, read_hosts
+from tfscale.cluster.host_list import MAX_WORKERS
+from tfscale.cluster.spec import ClusterSpec
+from tfscale.cluster.variables import read_number, read_rank, require
+from tfscale.errors import ClusterError
+
+_SOURCE = "Kubernetes"
+_RANK = "JOB_COMPLETION_INDEX"
+NUM_WORKERS = "TFSCALE_NUM_WORKERS"
+SERVICE = "TFSCALE_SERVICE"
+_POD = "HOSTNAME"
+_WAY_OUT = (
+    f"Add them to the `env` of the Job's container; set {NUM_WORKERS} to the Job's completions, "
+    f"or to 1 where every pod trains for itself."
+)
+
+
+def read(environ: Mapping[str, str]) -> ClusterSpec | None:
+    """Reads the pod's place in its Job; returns None outside of an Indexed Job.
+
+    Raises:
+        ClusterError: The variables are incomplete or contradict each other.
+    """
+    if _RANK not in environ:
+        return None
+    require(environ, _SOURCE, [(_RANK,), (NUM_WORKERS,)], _WAY_OUT)
+    num_workers = read_number(environ, NUM_WORKERS, 1, MAX_WORKERS, _SOURCE)
+    port = read_first_port(environ, DEFAULT_PORT)
+    if num_workers == 1:
+        return ClusterSpec(workers=(f"localhost:{port}",), rank=0, source=_SOURCE)
+    rank = read_rank(environ, _RANK, num_workers, _SOURCE)
+    if HOSTS in environ:
+        workers = read_hosts(environ, num_workers, port)
+    else:
+        workers = add_ports(_pods(environ, num_workers, rank), port)
+    return ClusterSpec(workers=workers, rank=rank, source=_SOURCE)
+
+
+def _pods(environ: Mapping[str, str], num_workers: int, rank: int) -> list[str]:
+    require(environ, _SOURCE, [(_RANK,), (NUM_WORKERS,), (SERVICE,), (_POD,)], _WAY_OUT)
+    job, hyphen, index = environ[_POD].rpartition("-")
+    if not job or not hyphen or index != str(rank):
+        raise ClusterError(
+            f"`{_POD}` must be the name that an Indexed Job gives its pod: the Job's, a hyphen and {rank}.\n"
+            f"Received: {environ[_POD][:200]!r}. "
+            f"Leave the pod's hostname to the Job, or name the hosts of all workers in {HOSTS}."
+        )
+    return [f"{job}-{each}.{environ[SERVICE]}" for each in range(num_workers)]
