@@ -50,7 +50,11 @@ def test_verify_target(target):
     ("argv", "shown"),
     [
         ([], "COMMAND"),
-        (["launch"], "invalid choice: 'launch'"),
+        (["lunch"], "invalid choice: 'lunch'"),
+        (["launch"], "SCRIPT"),
+        (["launch", "--workers", "0", "train.py"], "must be a positive integer. Received: '0'"),
+        (["launch", "--max-restarts=-1", "train.py"], "must be an integer of 0 or more. Received: '-1'"),
+        (["launch", "--rank", "one", "train.py"], "must be an integer of 0 or more. Received: 'one'"),
         (["verify"], "BUILD, DATA"),
         (["verify", "train.py", "m:data"], "must be module:name or file.py:name"),
         (["verify", ":build", "m:data"], "must be module:name or file.py:name"),

@@ -12,14 +12,15 @@ BELOW = {
     "errors": set(),
     "cluster": {"errors"},
     "scaling": {"errors"},
+    "launch": {"errors", "cluster"},
     "training": {"errors", "cluster", "scaling"},
     "data_parallel": {"errors", "cluster", "scaling", "training"},
     "callbacks": {"errors", "cluster", "scaling", "training"},
     "flags": {"errors", "cluster", "scaling", "training", "data_parallel"},
-    "parity": {"errors", "cluster", "scaling", "training", "data_parallel"},
-    "cli": {"errors", "cluster", "scaling", "training", "data_parallel", "parity"},
+    "parity": {"errors", "cluster", "scaling", "launch", "training", "data_parallel"},
+    "cli": {"errors", "cluster", "scaling", "launch", "training", "data_parallel", "parity"},
     "__main__": {"cli"},
-    "__init__": {"errors", "cluster", "scaling", "training", "callbacks", "data_parallel", "flags", "parity"},
+    "__init__": {"errors", "cluster", "scaling", "launch", "training", "callbacks", "data_parallel", "flags", "parity"},
 }
 USES_TENSORFLOW = {"training", "data_parallel", "parity"}
 USES_MORE = {"flags": {"absl"}}

@@ -20,6 +20,7 @@ NAMES = {
     "DataError",
     "DataParallel",
     "DeviceError",
+    "LaunchError",
     "LinearRule",
     "ModelError",
     "NoRule",
@@ -48,6 +49,19 @@ MODULES = {
 
 FLAGS = {
     "": {"--help", "--version"},
+    "launch": {
+        "arguments",
+        "script",
+        "--cores-per-worker",
+        "--dry-run",
+        "--help",
+        "--hosts",
+        "--isolate-network",
+        "--log-dir",
+        "--max-restarts",
+        "--rank",
+        "--workers",
+    },
     "plan": {
         "--batch-norm",
         "--beta-1",

@@ -1,6 +1,7 @@
 """The command `tfscale`.
 
-Exit status: 0 when all is well, 1 when a check found a difference, 2 when it could not run.
+Exit status: 0 when all is well, 1 when a check found a difference, 2 when it could not run; `launch` returns that of
+the worker that failed.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tfscale.errors import TfscaleError
+from tfscale.launch import command as launch_command
 from tfscale.scaling import plan_command
 
 
@@ -43,6 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_verify(subcommands)
     _add_plan(subcommands)
+    _add_launch(subcommands)
     return parser
 
 
@@ -117,6 +120,17 @@ def _add_plan(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _run_plan(args: argparse.Namespace) -> int:
     print(plan_command.answer(args))
     return 0
+
+
+def _add_launch(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    launch = subcommands.add_parser(
+        "launch",
+        help="start the workers of a job, watch them, stop them together",
+        description=launch_command.DESCRIPTION,
+        epilog=launch_command.EPILOG,
+    )
+    launch_command.add_flags(launch)
+    launch.set_defaults(run=launch_command.run)
 
 
 def _parse_target(text: str) -> str:

@@ -35,6 +35,10 @@ class DeviceError(TfscaleError, RuntimeError):
     """The devices or strategy asked for are absent, not supported, or asked for too late."""
 
 
+class LaunchError(TfscaleError, RuntimeError):
+    """`tfscale launch` cannot start the workers as it was asked to on this system."""
+
+
 class ModelError(TfscaleError, ValueError):
     """The model is no Keras model, or was built outside the strategy's scope."""
 

@@ -6,7 +6,7 @@ import time
 import psutil
 import pytest
 
-from tfscale.parity.processes import Command, free_addresses, run_groups
+from tfscale.parity.processes import Command, run_groups
 
 DEAF = (
     "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
@@ -84,10 +84,3 @@ for _ in run_groups([[child]], timeout_s=60, on_start=lambda index: None):
     while not (tmp_path / "noticed").exists() and time.monotonic() < deadline_s:
         time.sleep(0.05)
     assert (tmp_path / "noticed").exists()
-
-
-@pytest.mark.parametrize("num_addresses", [0, 1, 5])
-def test_free_addresses(num_addresses):
-    addresses = free_addresses(num_addresses)
-    assert len(set(addresses)) == num_addresses
-    assert all(address.startswith("127.0.0.1:") for address in addresses)

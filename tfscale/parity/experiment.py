@@ -11,8 +11,9 @@ from pathlib import Path
 
 from tfscale.cluster import ClusterSpec
 from tfscale.errors import ParityError
+from tfscale.launch.ports import free_addresses
 from tfscale.parity.outcome import Outcome, is_complete, load_outcome
-from tfscale.parity.processes import Command, Ending, free_addresses, run_groups
+from tfscale.parity.processes import Command, Ending, run_groups
 from tfscale.parity.request import Failure, Request, Script, load_failure, save_request
 from tfscale.parity.run_spec import REFERENCE, RunSpec
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -114,17 +113,6 @@ def run_groups(
     finally:
         for group in running.values():
             group.kill()
-
-
-def free_addresses(num_addresses: int) -> tuple[str, ...]:
-    """Returns addresses `host:port` of this machine on which nothing listens now."""
-    # All are held until the last is found, so that they differ. Another process may still take one;
-    # there is no way to hand an open socket to TensorFlow.
-    with contextlib.ExitStack() as sockets:
-        held = [sockets.enter_context(socket.socket()) for _ in range(num_addresses)]
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in held)
 
 
 def _start(command: Command) -> "subprocess.Popen[bytes]":

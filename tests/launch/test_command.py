@@ -1,0 +1,231 @@
+"""Where workers come from: this machine, a list of hosts, or a job that this process is a worker of already."""
+
+import json
+import os
+import pty
+import re
+import resource
+import shlex
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.repository import ROOT
+from tfscale import resolve_cluster
+
+SHOW = "print(json.dumps([os.environ['TF_CONFIG'], sys.argv[1:], os.getppid()]))"
+TF_CONFIG = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
+STEP = {
+    "SLURM_STEP_NODELIST": "n[08-09]",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    "SLURM_NTASKS": "2",
+    "SLURM_PROCID": "1",
+    "TFSCALE_PORT": "2222",
+}
+MAX_ANSWER_S = 0.3
+
+
+def specs(shown):
+    """The clusters of the commands that a dry run printed."""
+    lines = [line for line in shown.splitlines() if not line.startswith("#")]
+    environs = [
+        dict(word.split("=", 1) for word in shlex.split(line) if word.startswith("TF_CONFIG=")) for line in lines
+    ]
+    return [resolve_cluster(environ) for environ in environs]
+
+
+def test_dry_run_starts_nothing(launcher, tmp_path):
+    flags = ["--workers", "3", "--dry-run", "--log-dir", str(tmp_path / "logs")]
+    status, out, err = launcher.run("started()", *flags, args=["a b"])
+    assert (status, err) == (0, "")
+    assert [(spec.rank, spec.num_workers) for spec in specs(out)] == [(0, 3), (1, 3), (2, 3)]
+    assert out.count(" 'a b'\n") == 3
+    assert not list(tmp_path.glob("started*"))
+    assert not (tmp_path / "logs").exists()
+
+
+def test_printed_command_runs(launcher):
+    _, out, _ = launcher.run("print('rank', rank, sys.argv[1:])", "--workers", "2", "--dry-run", args=["$HOME 'x'"])
+    printed = subprocess.run(out, shell=True, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert printed.splitlines() == ["rank 0 [\"$HOME 'x'\"]", "rank 1 [\"$HOME 'x'\"]"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "ranks", "workers"),
+    [
+        (["--hosts", "HERE,b"], [0], ("HERE:2222", "b:2222")),
+        (["--hosts", "b:7,HERE:7,HERE:8"], [1, 2], ("b:7", "HERE:7", "HERE:8")),
+        (["--hosts", "n[01-02],127.0.0.1"], [2], ("n01:2222", "n02:2222", "127.0.0.1:2222")),
+        (["--hosts", "x,y,z", "--rank", "1"], [1], ("x:2222", "y:2222", "z:2222")),
+    ],
+)
+def test_hosts(launcher, flags, ranks, workers):
+    here = socket.gethostname()
+    flags = [flag.replace("HERE", here) for flag in flags]
+    status, out, _ = launcher.run("", *flags, "--dry-run")
+    assert status == 0
+    assert [spec.rank for spec in specs(out)] == ranks
+    assert {spec.workers for spec in specs(out)} == {tuple(worker.replace("HERE", here) for worker in workers)}
+
+
+def test_two_launchers_with_one_rank_each_divide_their_host(launcher):
+    flags = ["--hosts", "x,x", "--cores-per-worker", "1", "--dry-run", "--rank"]
+    shown = [launcher.run("", *flags, rank, env={"CUDA_VISIBLE_DEVICES": "6,7"})[1] for rank in ("0", "1")]
+    assert ["CUDA_VISIBLE_DEVICES=6 " in shown[0], "CUDA_VISIBLE_DEVICES=7 " in shown[1]] == [True, True]
+
+
+def test_hosts_start_their_own_workers(launcher):
+    _, out, _ = launcher.run("print(workers)", "--hosts", "other:7,localhost:7,localhost:8")
+    assert sorted(out.splitlines()) == [f"[{rank}] ['other:7', 'localhost:7', 'localhost:8']" for rank in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("env", "spec"),
+    [
+        ({"TF_CONFIG": TF_CONFIG}, (("a:1", "b:1"), 1)),
+        (STEP, (("n08:2222", "n09:2222"), 1)),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2", "TFSCALE_HOSTS": "a:1,b:1"}, (("a:1", "b:1"), 0)),
+    ],
+)
+def test_worker_that_was_started_already_joins(launcher, env, spec):
+    process = launcher.start(SHOW, args=["--x"], env=env)
+    out, err = process.communicate(timeout=60)
+    tf_config, arguments, parent = json.loads(out)
+    found = resolve_cluster({"TF_CONFIG": tf_config})
+    assert (found.workers, found.rank) == spec
+    assert arguments == ["--x"]
+    # The script took the launcher's place: signals and exit status are its own.
+    assert parent == os.getpid()
+    assert f"joins as worker {spec[1]} of 2 (from " in err
+    assert specs(launcher.run(SHOW, "--dry-run", env=env)[1])[0] == found
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        # A batch script of several tasks, and a step of one task with a shell in it.
+        {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_JOB_NODELIST": "n1"},
+        {
+            **STEP,
+            "SLURM_NTASKS": "1",
+            "SLURM_PROCID": "0",
+            "SLURM_STEP_NODELIST": "n1",
+            "SLURM_STEP_TASKS_PER_NODE": "1",
+        },
+    ],
+)
+def test_one_process_of_a_manager_starts_workers(launcher, env):
+    status, out, _ = launcher.run("print(len(workers))", "--workers", "2", env=env)
+    assert (status, sorted(out.splitlines())) == (0, ["[0] 2", "[1] 2"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "env", "shown"),
+    [
+        (["--workers", "2"], {"TF_CONFIG": "{}"}, "ClusterError: `TF_CONFIG` must have an object under 'cluster'"),
+        (["--workers", "3"], {"TF_CONFIG": TF_CONFIG}, "Received: --workers. Leave them out"),
+        (["--max-restarts", "1", "--log-dir", "x"], STEP, "Received: --max-restarts, --log-dir. Leave them out"),
+        (["--hosts", "a,b"], STEP, "2 worker(s) from Slurm.\nReceived: --hosts."),
+        ([], {"SLURM_STEP_ID": "0"}, "missing: SLURM_PROCID"),
+        (["--hosts", "a:1,b:1"], {}, "--hosts must list this host"),
+        (["--hosts", "a:1,a:1", "--rank", "0"], {}, "an address of its own"),
+        (["--hosts", "a,b", "--rank", "2"], {}, "`rank` must be an integer from 0 to 1"),
+        (["--hosts", "a[", "--rank", "0"], {}, "`--hosts` must be a list of hosts"),
+        (["--hosts", "a,b", "--workers", "2"], {}, "Received: --workers 2 too."),
+        (["--hosts", "a,b", "--isolate-network"], {}, "Received: --isolate-network too."),
+        (["--rank", "0"], {}, "--rank must come with --hosts"),
+        (["--workers", "3"], {"CUDA_VISIBLE_DEVICES": "0,1"}, "3 workers and 2 GPU(s)"),
+        (["--cores-per-worker", "100000"], {}, "must fit on its"),
+        (["--log-dir", "/dev/null/x"], {}, "--log-dir must be a directory"),
+        (["absent.py"], {}, "The script must be a file"),
+    ],
+)
+def test_refusal(launcher, flags, env, shown):
+    status, out, err = launcher.run("started()", *flags, env=env)
+    assert (status, out) == (2, "")
+    assert shown in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("flags", [["--help"], ["--workers", "8", "--dry-run"], ["--rank", "0"]])
+def test_answer_comes_at_once(launcher, flags):
+    # Time of the processor: what else the machine does is not in it.
+    elapsed_s = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        launcher.run("", *flags)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        elapsed_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(elapsed_s) < MAX_ANSWER_S
+
+
+@pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colour_is_for_terminals(tmp_path, env, coloured):
+    (tmp_path / "script.py").write_text("print('line')")
+    environ = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    terminal, inside = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "tfscale", "launch", str(tmp_path / "script.py")]
+        subprocess.run(command, cwd=ROOT, stdout=inside, env={**environ, **env}, check=True, timeout=60)
+        shown = os.read(terminal, 1000)
+    finally:
+        os.close(terminal)
+        os.close(inside)
+    assert shown == (b"\x1b[36m[0] \x1b[0mline\r\n" if coloured else b"[0] line\r\n")
+
+
+def may_isolate():
+    code = "from tfscale.launch.isolation import isolate_network; isolate_network()"
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60).returncode == 0
+
+
+TALK = """
+import socket
+print("interfaces", [name for _, name in socket.if_nameindex()], "user", os.getuid())
+host, port = workers[0].split(":")
+if rank == 0:
+    with socket.create_server((host, int(port))) as server:
+        (here / "listens").touch()
+        server.accept()[0].sendall(b"heard")
+else:
+    wait_for("listens")
+    print(socket.create_connection((host, int(port))).recv(9).decode())
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5)
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def test_isolated_workers_have_each_other_and_nobody_else(launcher):
+    if not may_isolate():
+        pytest.skip("this system does not let its users make network namespaces")
+    with socket.create_server(("127.0.0.1", 0)) as outside:
+        port = str(outside.getsockname()[1])
+        status, out, err = launcher.run(TALK, "--workers", "2", "--isolate-network", args=[port])
+    assert (status, err) == (0, "")
+    alone = f"interfaces ['lo'] user {os.getuid()}"
+    assert sorted(out.splitlines()) == sorted(
+        [f"[0] {alone}", f"[1] {alone}", "[1] heard", "[0] ConnectionRefusedError", "[1] ConnectionRefusedError"]
+    )
+
+
+def test_isolation_that_the_system_refuses(tmp_path):
+    # As a system does whose users may not make namespaces.
+    code = """
+import ctypes, sys
+from tfscale import cli
+from tfscale.launch import isolation
+def refuse(flags):
+    raise PermissionError(1, "Operation not permitted")
+isolation._unshare = refuse
+sys.exit(cli.main(["launch", "--isolate-network", sys.argv[0]]))
+"""
+    (tmp_path / "script.py").write_text(code)
+    command = [sys.executable, str(tmp_path / "script.py")]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert re.search(r"Received: \[Errno 1\] Operation not permitted\. Leave the flag out", ended.stderr)

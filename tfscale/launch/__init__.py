@@ -1,0 +1,1 @@
+"""Start the workers, watch them, stop them together."""

@@ -1,0 +1,164 @@
+"""`tfscale launch`: its flags, and what it starts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tfscale.cluster import ClusterSpec
+from tfscale.cluster.addresses import DEFAULT_PORT, add_ports
+from tfscale.cluster.host_list import expand_hosts
+from tfscale.errors import LaunchError
+from tfscale.launch.cores import find_cores
+from tfscale.launch.gpus import find_gpus, run_nvidia_smi
+from tfscale.launch.isolation import isolate_network
+from tfscale.launch.join import check_flags, find_job
+from tfscale.launch.own_ranks import find_own_ranks, same_host
+from tfscale.launch.ports import free_addresses
+from tfscale.launch.restarts import run_until_done
+from tfscale.launch.workers import Resources, Worker, describe, plan_workers
+
+DESCRIPTION = (
+    "Start the workers of a job, show their output after their rank, and end them all as soon as one fails: its exit "
+    "status and last lines are those you see. Where srun, mpirun, Kubernetes or TF_CONFIG started this process as one "
+    "of several workers, the script runs in its place and joins them."
+)
+EPILOG = (
+    "TensorFlow's server listens on every interface of a host, without a password: see --isolate-network. "
+    "Exit status: 0 when every worker ended well, else that of the first to fail; 128 + N for signal N; 2 when nothing "
+    "could be started."
+)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the subcommand to its parser."""
+    parser.add_argument("--workers", type=_count, metavar="N", help="workers to start on this machine (default: 1)")
+    parser.add_argument(
+        "--hosts",
+        metavar="HOST:PORT,...",
+        help="one address per worker, in the order of their ranks; n[01-04] names four. Run the same command on every "
+        f"host: each starts its own workers, and restarts them by itself. Without ports: {DEFAULT_PORT} and up",
+    )
+    parser.add_argument(
+        "--rank",
+        type=_index,
+        metavar="R",
+        help="with --hosts: start this worker only (default: all whose host is this one)",
+    )
+    parser.add_argument(
+        "--cores-per-worker",
+        type=_count,
+        metavar="N",
+        help="cores for each worker of this host (default: all, divided evenly)",
+    )
+    parser.add_argument(
+        "--max-restarts", type=_index, default=0, metavar="K", help="start all again when one fails (default: 0 times)"
+    )
+    parser.add_argument("--log-dir", type=Path, metavar="DIR", help="keep each worker's output in DIR/worker-RANK.log")
+    parser.add_argument("--dry-run", action="store_true", help="print each worker's command, and start nothing")
+    parser.add_argument(
+        "--isolate-network", action="store_true", help="a network of their own for workers on this machine (Linux)"
+    )
+    parser.add_argument("script", metavar="SCRIPT", help="the Python script that every worker runs")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script gets")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the subcommand and returns its exit status.
+
+    Args:
+        args: With every flag that `add_flags` adds.
+
+    Raises:
+        ClusterError: The environment or `--hosts` describe a job by halves.
+        LaunchError: The workers cannot be started as asked.
+    """
+    if not Path(args.script).is_file():
+        raise LaunchError(
+            f"The script must be a file.\nReceived: {args.script!r}. "
+            f"Name it after the launcher's flags and before its own."
+        )
+    environ = dict(os.environ)
+    job = find_job(environ)
+    if job is not None:
+        check_flags(args, job)
+        return _join(args, environ, job)
+    make_workers = _local_workers(args, environ) if args.hosts is None else _workers_of_hosts(args, environ)
+    if args.dry_run:
+        sys.stdout.write("".join(map(describe, make_workers())))
+        return 0
+    if args.isolate_network:
+        isolate_network()
+    return run_until_done(make_workers, environ, args.max_restarts, args.log_dir)
+
+
+def _join(args: argparse.Namespace, environ: Mapping[str, str], job: ClusterSpec) -> int:
+    worker = Worker(job, _argv(args), {"TF_CONFIG": job.to_tf_config()}, cores=None)
+    if args.dry_run:
+        sys.stdout.write(describe(worker))
+    else:
+        sys.stderr.write(f"tfscale launch: joins as worker {job.rank} of {job.num_workers} (from {job.source}).\n")
+        sys.stderr.flush()
+        os.execve(worker.argv[0], worker.argv, {**environ, **worker.settings})
+    return 0
+
+
+def _local_workers(args: argparse.Namespace, environ: Mapping[str, str]) -> Callable[[], list[Worker]]:
+    if args.rank is not None:
+        raise LaunchError(
+            f"--rank must come with --hosts.\nReceived: --rank {args.rank}. "
+            f"Leave it out: every worker on this machine is started here."
+        )
+    ranks = range(args.workers or 1)
+    resources = _resources(args, environ)
+    used: set[str] = set()
+
+    def make_workers() -> list[Worker]:
+        addresses = free_addresses(len(ranks), used)
+        used.update(addresses)
+        return plan_workers(addresses, ranks, _argv(args), environ, resources)
+
+    return make_workers
+
+
+def _workers_of_hosts(args: argparse.Namespace, environ: Mapping[str, str]) -> Callable[[], list[Worker]]:
+    if args.workers is not None or args.isolate_network:
+        flag = "--isolate-network" if args.isolate_network else f"--workers {args.workers}"
+        raise LaunchError(
+            f"--hosts must be the only flag that says where the workers are.\nReceived: {flag} too. "
+            f"Leave one of the two out; repeat a host in --hosts that runs several workers."
+        )
+    addresses = add_ports(expand_hosts(args.hosts, "--hosts"), DEFAULT_PORT)
+    if args.rank is None:
+        started = here = find_own_ranks(addresses)
+    else:
+        spec = ClusterSpec(addresses, args.rank, source="--hosts and --rank")
+        started, here = (spec.rank,), same_host(addresses, spec.rank)
+    workers = plan_workers(addresses, here, _argv(args), environ, _resources(args, environ))
+    return lambda: [worker for worker in workers if worker.rank in started]
+
+
+def _argv(args: argparse.Namespace) -> tuple[str, ...]:
+    return (sys.executable, args.script, *args.arguments)
+
+
+def _resources(args: argparse.Namespace, environ: Mapping[str, str]) -> Resources:
+    return Resources(find_gpus(environ, run_nvidia_smi), find_cores(), args.cores_per_worker)
+
+
+def _count(text: str) -> int:
+    return _integer(text, 1, "a positive integer")
+
+
+def _index(text: str) -> int:
+    return _integer(text, 0, "an integer of 0 or more")
+
+
+def _integer(text: str, least: int, rule: str) -> int:
+    number = int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else -1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"must be {rule}. Received: {text!r}")
+    return number

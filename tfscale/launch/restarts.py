@@ -1,0 +1,87 @@
+"""Has the job ended well, after a restart or several?"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tfscale.launch.group import Ending, run_group
+from tfscale.launch.guard import Guard
+from tfscale.launch.screen import Relay, Screen, open_log
+from tfscale.launch.signals import received_signals
+from tfscale.launch.workers import Worker
+
+
+def run_until_done(
+    make_workers: Callable[[], Sequence[Worker]],
+    environ: Mapping[str, str],
+    max_restarts: int,
+    log_dir: Path | None,
+) -> int:
+    """Runs the workers, and all of them again when one fails.
+
+    Args:
+        make_workers: Returns the workers of the next attempt, on new ports where they are this launcher's to choose.
+        environ: The environment that they inherit.
+        max_restarts: Restarts before it gives up.
+        log_dir: Where each worker's output is kept; None keeps none.
+
+    Returns:
+        The exit status of the launcher: 0, that of the first worker that failed, or 128 + the signal that ended it.
+
+    Raises:
+        LaunchError: The directory cannot be written.
+    """
+    guard = Guard()
+    try:
+        with received_signals() as signals:
+            for restarts in range(max_restarts + 1):
+                workers = make_workers()
+                screen = _make_screen(workers)
+                ending = run_group(
+                    workers, environ, signals, guard, _relays(screen, log_dir, is_first_attempt=restarts == 0)
+                )
+                if ending.received is not None:
+                    screen.say(f"stopped by {signal.Signals(ending.received).name}; no worker is left.")
+                    return 128 + ending.received
+                if ending.failed is None:
+                    return 0
+                screen.say(_describe_failure(ending))
+                if restarts < max_restarts:
+                    screen.say(f"restart {restarts + 1} of {max_restarts}.")
+        return exit_status(ending.status)
+    except BrokenPipeError:
+        return 128 + signal.SIGPIPE
+    finally:
+        guard.close()
+
+
+def exit_status(status: int) -> int:
+    """Returns what a shell makes of a status: 128 + its number for a signal."""
+    return status if status >= 0 else 128 - status
+
+
+def _describe_failure(ending: Ending) -> str:
+    worker, status = ending.failed, ending.status
+    if worker is None:
+        return ""
+    how = f"exit status {status}" if status >= 0 else f"signal {_name_signal(-status)}"
+    lines = [line.decode(errors="replace") for line in ending.last_lines]
+    heading = f"worker {worker.rank} ({worker.address}) failed first, with {how}; the others were stopped."
+    if not lines:
+        return f"{heading} It printed nothing."
+    return "\n".join([f"{heading} Its last lines:", *(f"    {line}" for line in lines)])
+
+
+def _name_signal(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else str(number)
+
+
+def _make_screen(workers: Sequence[Worker]) -> Screen:
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return Screen(len(str(workers[0].spec.num_workers - 1)), colour)
+
+
+def _relays(screen: Screen, log_dir: Path | None, *, is_first_attempt: bool) -> Callable[[Worker], Relay]:
+    return lambda worker: Relay(worker.rank, screen, open_log(log_dir, worker.rank, anew=is_first_attempt))
