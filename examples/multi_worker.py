@@ -1,6 +1,6 @@
-r"""Train one model on several workers. Start the script once per worker, with its own TF_CONFIG.
+r"""Train one model on several workers: `tfscale launch --workers 2 examples/multi_worker.py`.
 
-On one machine, in two terminals; on two, write their addresses in place of 127.0.0.1:
+By hand, once per worker, each with its own TF_CONFIG; on two machines, with their addresses in place of 127.0.0.1:
 
     TF_CONFIG='{"cluster": {"worker": ["127.0.0.1:2222", "127.0.0.1:2223"]},
         "task": {"type": "worker", "index": 0}}' python examples/multi_worker.py

@@ -1,7 +1,10 @@
 """Every example runs, and ends with the result that it is there to show."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -75,6 +78,24 @@ def test_multi_worker(tmp_path):
     assert loss == pytest.approx(loss_alone, rel=0.02)
     assert accuracy > 0.9
     assert model.stat().st_size > 10_000
+
+
+def test_multi_worker_under_the_launcher(tmp_path):
+    environ = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    command = ["launch", "--workers", "2", "--log-dir", str(tmp_path), str(EXAMPLES / "multi_worker.py")]
+    ended = subprocess.run(
+        [sys.executable, "-m", "tfscale", *command],
+        cwd=EXAMPLES.parent,
+        env={**environ, "CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    results = re.findall(r"^\[(.)\] worker (.) of 2: (.*)$", ended.stdout, re.MULTILINE)
+    assert sorted(each[:2] for each in results) == [("0", "0"), ("1", "1")]
+    assert len({result for *_, result in results}) == 1
+    assert "worker 1 of 2: " in (tmp_path / "worker-1.log").read_text()
 
 
 def test_multi_worker_shows_the_tf_config_of_both_workers():

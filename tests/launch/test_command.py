@@ -212,6 +212,30 @@ def test_isolated_workers_have_each_other_and_nobody_else(launcher):
     )
 
 
+# Imported as whoever runs the tests, then as nobody: who is not root takes the way through a user namespace.
+AS_NOBODY = """
+import ctypes, encodings.idna, os, socket  # the codec is loaded late, and nobody may not read this Python
+from tfscale.launch.isolation import isolate_network
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+    ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE: who changed his user may not write to his own /proc otherwise
+user = os.getuid(), os.getgid()
+isolate_network()
+assert (os.getuid(), os.getgid()) == user
+with socket.create_server(("127.0.0.1", 0)) as server:
+    socket.create_connection(server.getsockname()).close()
+print(socket.if_nameindex())
+"""
+
+
+def test_isolation_without_being_root():
+    command = [sys.executable, "-c", AS_NOBODY]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    if "--isolate-network needs" in ended.stderr:
+        pytest.skip("this system does not let its users make network namespaces")
+    assert (ended.stdout, ended.stderr) == ("[(1, 'lo')]\n", "")
+
+
 def test_isolation_that_the_system_refuses(tmp_path):
     # As a system does whose users may not make namespaces.
     code = """

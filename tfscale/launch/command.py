@@ -19,7 +19,7 @@ from tfscale.launch.join import check_flags, find_job
 from tfscale.launch.own_ranks import find_own_ranks, same_host
 from tfscale.launch.ports import free_addresses
 from tfscale.launch.restarts import run_until_done
-from tfscale.launch.workers import Resources, Worker, describe, plan_workers
+from tfscale.launch.worker_plan import Resources, Worker, describe, plan_workers
 
 DESCRIPTION = (
     "Start the workers of a job, show their output after their rank, and end them all as soon as one fails: its exit "

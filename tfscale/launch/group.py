@@ -12,7 +12,7 @@ from tfscale.launch.guard import Guard
 from tfscale.launch.process import Process
 from tfscale.launch.screen import Relay
 from tfscale.launch.signals import read_ending_signals
-from tfscale.launch.workers import Worker
+from tfscale.launch.worker_plan import Worker
 
 # A TensorFlow worker that waits for a peer ignores SIGTERM. All are gone within 5 s of the first failure.
 GRACE_S = 3.0

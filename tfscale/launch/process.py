@@ -12,7 +12,7 @@ from typing import IO, cast
 
 from tfscale.launch.guard import Guard
 from tfscale.launch.screen import Relay
-from tfscale.launch.workers import Worker
+from tfscale.launch.worker_plan import Worker
 
 _PR_SET_PDEATHSIG = 1  # Linux, <sys/prctl.h>
 _CHUNK_BYTES = 1 << 16

@@ -10,7 +10,7 @@ from tfscale.launch.group import Ending, run_group
 from tfscale.launch.guard import Guard
 from tfscale.launch.screen import Relay, Screen, open_log
 from tfscale.launch.signals import received_signals
-from tfscale.launch.workers import Worker
+from tfscale.launch.worker_plan import Worker
 
 
 def run_until_done(

@@ -1,7 +1,7 @@
 import shlex
 
 from tfscale import resolve_cluster
-from tfscale.launch.workers import Resources, describe, plan_workers
+from tfscale.launch.worker_plan import Resources, describe, plan_workers
 
 ADDRESSES = ("a:1", "b:1", "a:2")
 ARGV = ("python", "train.py", "a b")
