@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tfscale.errors import TfscaleError
-from tfscale.launch import command as launch_command
+from tfscale.launch import flags as launch_flags
 from tfscale.scaling import plan_command
 
 
@@ -126,11 +126,18 @@ def _add_launch(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser
     launch = subcommands.add_parser(
         "launch",
         help="start the workers of a job, watch them, stop them together",
-        description=launch_command.DESCRIPTION,
-        epilog=launch_command.EPILOG,
+        description=launch_flags.DESCRIPTION,
+        epilog=launch_flags.EPILOG,
     )
-    launch_command.add_flags(launch)
-    launch.set_defaults(run=launch_command.run)
+    launch_flags.add_flags(launch)
+    launch.set_defaults(run=_run_launch)
+
+
+def _run_launch(args: argparse.Namespace) -> int:
+    # Processes, sockets and signals as POSIX has them are behind this import; the other commands run without.
+    from tfscale.launch.command import run
+
+    return run(args)
 
 
 def _parse_target(text: str) -> str:

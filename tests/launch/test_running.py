@@ -173,6 +173,17 @@ def test_what_a_worker_leaves_behind_ends_with_it(launcher):
     assert launcher.left(within_s=0.5) == []
 
 
+def test_process_in_a_session_of_its_own_does_not_hold_the_launcher(launcher):
+    code = """
+child = subprocess.Popen([sys.executable, "-c", "while True: print('more')"], start_new_session=True)
+(here / "started-child").write_text(str(child.pid))
+"""
+    status, *_ = launcher.run(code)
+    assert status == 0
+    # It left its worker's group, and is beyond reach: only a pipe without a reader ends this one.
+    assert launcher.left() == []
+
+
 def test_environment(launcher):
     code = """
 names = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "CUDA_VISIBLE_DEVICES")

@@ -1,4 +1,4 @@
-"""`tfscale launch`: its flags, and what it starts."""
+"""`tfscale launch`: what it starts."""
 
 from __future__ import annotations
 
@@ -21,56 +21,12 @@ from tfscale.launch.ports import free_addresses
 from tfscale.launch.restarts import run_until_done
 from tfscale.launch.worker_plan import Resources, Worker, describe, plan_workers
 
-DESCRIPTION = (
-    "Start the workers of a job, show their output after their rank, and end them all as soon as one fails: its exit "
-    "status and last lines are those you see. Where srun, mpirun, Kubernetes or TF_CONFIG started this process as one "
-    "of several workers, the script runs in its place and joins them."
-)
-EPILOG = (
-    "TensorFlow's server listens on every interface of a host, without a password: see --isolate-network. "
-    "Exit status: 0 when every worker ended well, else that of the first to fail; 128 + N for signal N; 2 when nothing "
-    "could be started."
-)
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of the subcommand to its parser."""
-    parser.add_argument("--workers", type=_count, metavar="N", help="workers to start on this machine (default: 1)")
-    parser.add_argument(
-        "--hosts",
-        metavar="HOST:PORT,...",
-        help="one address per worker, in the order of their ranks; n[01-04] names four. Run the same command on every "
-        f"host: each starts its own workers, and restarts them by itself. Without ports: {DEFAULT_PORT} and up",
-    )
-    parser.add_argument(
-        "--rank",
-        type=_index,
-        metavar="R",
-        help="with --hosts: start this worker only (default: all whose host is this one)",
-    )
-    parser.add_argument(
-        "--cores-per-worker",
-        type=_count,
-        metavar="N",
-        help="cores for each worker of this host (default: all, divided evenly)",
-    )
-    parser.add_argument(
-        "--max-restarts", type=_index, default=0, metavar="K", help="start all again when one fails (default: 0 times)"
-    )
-    parser.add_argument("--log-dir", type=Path, metavar="DIR", help="keep each worker's output in DIR/worker-RANK.log")
-    parser.add_argument("--dry-run", action="store_true", help="print each worker's command, and start nothing")
-    parser.add_argument(
-        "--isolate-network", action="store_true", help="a network of their own for workers on this machine (Linux)"
-    )
-    parser.add_argument("script", metavar="SCRIPT", help="the Python script that every worker runs")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script gets")
-
 
 def run(args: argparse.Namespace) -> int:
     """Runs the subcommand and returns its exit status.
 
     Args:
-        args: With every flag that `add_flags` adds.
+        args: With every flag of `tfscale.launch.flags`.
 
     Raises:
         ClusterError: The environment or `--hosts` describe a job by halves.
@@ -147,18 +103,3 @@ def _argv(args: argparse.Namespace) -> tuple[str, ...]:
 
 def _resources(args: argparse.Namespace, environ: Mapping[str, str]) -> Resources:
     return Resources(find_gpus(environ, run_nvidia_smi), find_cores(), args.cores_per_worker)
-
-
-def _count(text: str) -> int:
-    return _integer(text, 1, "a positive integer")
-
-
-def _index(text: str) -> int:
-    return _integer(text, 0, "an integer of 0 or more")
-
-
-def _integer(text: str, least: int, rule: str) -> int:
-    number = int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else -1
-    if number < least:
-        raise argparse.ArgumentTypeError(f"must be {rule}. Received: {text!r}")
-    return number

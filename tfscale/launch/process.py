@@ -16,6 +16,7 @@ from tfscale.launch.worker_plan import Worker
 
 _PR_SET_PDEATHSIG = 1  # Linux, <sys/prctl.h>
 _CHUNK_BYTES = 1 << 16
+_MAX_PIPE_BYTES = 1 << 20
 
 
 class Process:
@@ -71,10 +72,10 @@ class Process:
         """Ends what is left of its group, and passes on the rest of its output."""
         self.signal_group(signal.SIGKILL)
         self._process.wait()
-        # What it wrote is in the pipe; a process that left the group may keep the other end open.
+        # What it wrote is in the pipe. A process that left the group may have the other end, and go on writing.
         with contextlib.suppress(BlockingIOError):
-            while output := os.read(self.fileno(), _CHUNK_BYTES):
-                self.relay.write(output)
+            for _ in range(_MAX_PIPE_BYTES // _CHUNK_BYTES):
+                self.relay.write(os.read(self.fileno(), _CHUNK_BYTES))
         self._output.close()
         self.relay.close()
         self._guard.release(self._process.pid)

@@ -1,0 +1,65 @@
+"""The flags of `tfscale launch`."""
+
+import argparse
+from pathlib import Path
+
+from tfscale.cluster.addresses import DEFAULT_PORT
+
+DESCRIPTION = (
+    "Start the workers of a job, show their output after their rank, and end them all as soon as one fails: its exit "
+    "status and last lines are those you see. Where srun, mpirun, Kubernetes or TF_CONFIG started this process as one "
+    "of several workers, the script runs in its place and joins them."
+)
+EPILOG = (
+    "TensorFlow's server listens on every interface of a host, without a password: see --isolate-network. "
+    "Exit status: 0 when every worker ended well, else that of the first to fail; 128 + N for signal N; 2 when nothing "
+    "could be started."
+)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the subcommand to its parser."""
+    parser.add_argument("--workers", type=_count, metavar="N", help="workers to start on this machine (default: 1)")
+    parser.add_argument(
+        "--hosts",
+        metavar="HOST:PORT,...",
+        help="one address per worker, in the order of their ranks; n[01-04] names four. Run the same command on every "
+        f"host: each starts its own workers, and restarts them by itself. Without ports: {DEFAULT_PORT} and up",
+    )
+    parser.add_argument(
+        "--rank",
+        type=_index,
+        metavar="R",
+        help="with --hosts: start this worker only (default: all whose host is this one)",
+    )
+    parser.add_argument(
+        "--cores-per-worker",
+        type=_count,
+        metavar="N",
+        help="cores for each worker of this host (default: all, divided evenly)",
+    )
+    parser.add_argument(
+        "--max-restarts", type=_index, default=0, metavar="K", help="start all again when one fails (default: 0 times)"
+    )
+    parser.add_argument("--log-dir", type=Path, metavar="DIR", help="keep each worker's output in DIR/worker-RANK.log")
+    parser.add_argument("--dry-run", action="store_true", help="print each worker's command, and start nothing")
+    parser.add_argument(
+        "--isolate-network", action="store_true", help="a network of their own for workers on this machine (Linux)"
+    )
+    parser.add_argument("script", metavar="SCRIPT", help="the Python script that every worker runs")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script gets")
+
+
+def _count(text: str) -> int:
+    return _integer(text, 1, "a positive integer")
+
+
+def _index(text: str) -> int:
+    return _integer(text, 0, "an integer of 0 or more")
+
+
+def _integer(text: str, least: int, rule: str) -> int:
+    number = int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else -1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"must be {rule}. Received: {text!r}")
+    return number
