@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from tests.repository import ROOT
+
 DEAF = """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -50,6 +52,37 @@ def test_first_failure_is_what_the_user_sees(launcher, tmp_path):
     )
     assert (tmp_path / "logs" / "a" / "worker-1.log").read_text() == "why it failed\n"
     assert launcher.left() == []
+
+
+BLAME = """
+from tfscale.cluster.peer_failure import describe_peer_failure
+started()
+if rank == 0:
+    wait_for("started-1*")
+    sys.exit(describe_peer_failure(1, "ValueError: the cause"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "failed", "status"),
+    [
+        # Told of the failure, rank 0 was gone before rank 1 had written its own error.
+        ("time.sleep(0.5); print('the cause'); sys.exit(6)", 1, 6),
+        # Which it never does: those that are left are stopped none the less.
+        ("signal.signal(15, signal.SIG_IGN); time.sleep(600)", 0, 1),
+        ("time.sleep(600)", 0, 1),
+    ],
+)
+def test_worker_that_another_one_blames_is_waited_for(launcher, other, failed, status):
+    process = launcher.start(BLAME + other, "--workers", "2", env={"PYTHONPATH": str(ROOT)})
+    launcher.wait_for("started-1*")
+    failed_s = time.monotonic()
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == status
+    assert f"worker {failed} (" in err
+    assert "the cause" in err
+    assert time.monotonic() - failed_s < 5
+    assert launcher.left(within_s=0.5) == []
 
 
 def test_last_lines_only(launcher):

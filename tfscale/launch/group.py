@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tfscale.cluster.peer_failure import find_blamed
 from tfscale.launch.guard import Guard
 from tfscale.launch.process import Process
 from tfscale.launch.screen import Relay
@@ -16,6 +17,9 @@ from tfscale.launch.worker_plan import Worker
 
 # A TensorFlow worker that waits for a peer ignores SIGTERM. All are gone within 5 s of the first failure.
 GRACE_S = 3.0
+
+# A worker whose peer failed is told so, and may be gone before that peer, which it names, has written its own error.
+_SETTLE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class _Group:
         self._selector = selector
         self._processes: list[Process] = []
         self._open: set[Process] = set()
+        self._blamed: int | None = None
+        self._stop_at_s: float | None = None
         self._kill_at_s: float | None = None
         self.ending = Ending()
 
@@ -88,8 +94,9 @@ class _Group:
         self._selector.register(process, selectors.EVENT_READ)
 
     def timeout_s(self) -> float | None:
-        """Seconds until the deaf are killed; None waits for output, a signal or the end of a worker."""
-        return None if self._kill_at_s is None else max(0.0, self._kill_at_s - time.monotonic())
+        """Seconds until the others are stopped, or the deaf killed; None waits for what comes first."""
+        at_s = self._stop_at_s if self._kill_at_s is None else self._kill_at_s
+        return None if at_s is None else max(0.0, at_s - time.monotonic())
 
     def read(self, process: Process) -> None:
         if not process.read():
@@ -113,8 +120,9 @@ class _Group:
             self._processes.remove(process)
             process.close()
             if status != 0 and self._kill_at_s is None:
-                self.ending = Ending(process.worker, status, tuple(process.relay.last_lines))
-                self._stop(signal.SIGTERM)
+                self._fail(process, status)
+        if self._kill_at_s is None and self._stop_at_s is not None and time.monotonic() >= self._stop_at_s:
+            self._stop(signal.SIGTERM)
         if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
             self._signal_all(signal.SIGKILL)
             self._kill_at_s = time.monotonic() + GRACE_S
@@ -125,6 +133,19 @@ class _Group:
         with contextlib.ExitStack() as closing:
             for process in self._processes:
                 closing.callback(process.close)
+
+    def _fail(self, process: Process, status: int) -> None:
+        """Takes the first failure, or that of the worker which the first one blames."""
+        if self._blamed not in (None, process.worker.rank):
+            return
+        last_lines = tuple(process.relay.last_lines)
+        self.ending = Ending(process.worker, status, last_lines)
+        blamed = find_blamed(line.decode(errors="replace") for line in last_lines)
+        if self._blamed is None and any(other.worker.rank == blamed for other in self._processes):
+            self._blamed = blamed
+            self._stop_at_s = time.monotonic() + _SETTLE_S
+        else:
+            self._stop(signal.SIGTERM)
 
     def _stop(self, number: int) -> None:
         self._kill_at_s = time.monotonic() + GRACE_S

@@ -12,6 +12,8 @@ from tfscale.launch.screen import Relay, Screen, open_log
 from tfscale.launch.signals import received_signals
 from tfscale.launch.worker_plan import Worker
 
+_NUM_SHOWN_LINES = 20
+
 
 def run_until_done(
     make_workers: Callable[[], Sequence[Worker]],
@@ -67,7 +69,7 @@ def _describe_failure(ending: Ending) -> str:
     if worker is None:
         return ""
     how = f"exit status {status}" if status >= 0 else f"signal {_name_signal(-status)}"
-    lines = [line.decode(errors="replace") for line in ending.last_lines]
+    lines = [line.decode(errors="replace") for line in ending.last_lines[-_NUM_SHOWN_LINES:]]
     heading = f"worker {worker.rank} ({worker.address}) failed first, with {how}; the others were stopped."
     if not lines:
         return f"{heading} It printed nothing."

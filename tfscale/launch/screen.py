@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from tfscale.errors import LaunchError
 
-_NUM_LAST_LINES = 20
+_NUM_LAST_LINES = 100
 _MAX_LINE_BYTES = 1 << 16
 _COLOURS = (36, 33, 35, 32, 34, 31)  # cyan, yellow, magenta, green, blue, red
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from tfscale.cluster.peer_failure import describe_peer_failure
 from tfscale.errors import ClusterError, TfscaleError
 from tfscale.training import _tf_private
 from tfscale.training.inputs import local_replicas, worker_rank
@@ -40,10 +41,7 @@ def failing_together(strategy: tf.distribute.Strategy) -> Iterator[None]:
     except Exception as error:
         reported = re.search(rf"{_MARK} (\d+): (.*?)(?: \[type\.googleapis|\n\t \[\[|$)", str(error), re.DOTALL)
         if reported is not None:
-            raise ClusterError(
-                "All workers must take part in every step.\n"
-                f"Received: worker {reported[1]} failed with {reported[2].strip()}. Its own output has the whole of it."
-            ) from error
+            raise ClusterError(describe_peer_failure(int(reported[1]), reported[2].strip())) from error
         _tf_private.report_to_other_workers(f"{_MARK} {worker_rank(strategy)}: {_in_short(error)}")
         raise
 
