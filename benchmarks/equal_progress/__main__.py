@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.metadata
 import json
 import subprocess
 import sys
@@ -13,6 +12,9 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import keras
+import tensorflow as tf
 
 from benchmarks.equal_progress import EPOCHS, report
 from benchmarks.equal_progress.report import Run
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (options.results / "equal_progress.jsonl").write_text("\n".join(lines) + "\n")
     runs = [Run(**json.loads(line)) for line in lines]
     rows = report.compare(runs)
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("tensorflow", "keras"))
+    versions = f"TensorFlow {tf.__version__}, Keras {keras.__version__}"
     print(f"{datetime.date.today()}, {versions}; {options.seeds} seeds; {time.monotonic() - start_s:.0f} s.\n")
     print(report.render(rows))
     print(report.render_published(runs))

@@ -84,9 +84,7 @@ def gathered(num_replicas: int, rows: int) -> dict[str, Any]:
     def replica() -> Any:
         own = replica_id()
         part = tf.constant(x[cuts[own] : cuts[own + 1]])
-        share = make_share(
-            *(tf.constant(number, tf.int64) for number in (len(part), rows, part[0] if len(part) else 0))
-        )
+        share = make_share(*(tf.constant(number, tf.int64) for number in (len(part), rows, cuts[own])))
         with tf.GradientTape() as tape:
             tape.watch(part)
             whole = gather_rows(part, share)
