@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tests.training.cases_randomness import AlwaysRandom
 from tests.training.contract import Case, Outcome, flat_arrays
@@ -48,7 +49,38 @@ def _mean_of_means(dp: Any) -> Outcome:
     return {"moving averages": [X[:_ROWS].mean(axis=0)]}
 
 
+class _Seen(keras.losses.Loss):
+    """With rate 1 and one weight per example, a weight becomes the number of times that its example was seen."""
+
+    def __init__(self) -> None:
+        super().__init__(reduction="sum")
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        del y_true
+        return -y_pred[:, 0]
+
+
+_EXAMPLES, _EPOCHS = 58, 2
+
+
+def _times_seen(dp: Any) -> Outcome:
+    examples = (np.eye(_EXAMPLES, dtype="float32"), np.zeros(_EXAMPLES, "float32"))
+    if hasattr(dp, "dataset"):
+        data = dp.dataset(examples, shuffle=True)
+    else:
+        data = tf.data.Dataset.from_tensor_slices(examples).shuffle(_EXAMPLES).batch(24)
+    with dp.scope():
+        dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+        model = dp.prepare(keras.Sequential([keras.Input((_EXAMPLES,)), dense]))
+        model.compile(keras.optimizers.SGD(1.0), _Seen())
+    model.fit(data, epochs=_EPOCHS, verbose=0)
+    return {"times seen": flat_arrays(model.trainable_variables)}
+
+
 CASES: dict[str, Case] = {
+    "shuffled, times seen": Case(
+        _times_seen, reference=lambda dp: {"times seen": [np.full((_EXAMPLES, 1), _EPOCHS, "float32")]}
+    ),
     "dropout on each replica": Case(_masks, reference=lambda dp: {"identical masks": [np.array(0)]}),
     "batch norm, local": Case(_local_statistics, reference=_mean_of_means, batch_norm="local"),
 }

@@ -85,6 +85,11 @@ ROWS = (
     Row("own `train_step`, `compute_loss`", ("own train_step, compute_loss",)),
     Row("own `train_step`, loss by hand", ("own train_step, loss by hand",)),
     Row("two optimizers, own `compile`", ("two optimizers, own compile",)),
+    Row(
+        "unseeded `shuffle` on several workers: every example once per epoch",
+        ("shuffled, times seen",),
+        "tests/training/test_workers.py::test_workers_equal_one_replica",
+    ),
     Row("`train_on_batch` and the like", ("train, test and predict on batch",)),
     Row("`evaluate` and `predict`, any batch", ("evaluate and predict, any batch",)),
 )

@@ -40,6 +40,7 @@ NAMES = (
     "train, test and predict on batch",
     "evaluate and predict, any batch",
     "fit twice, initial_epoch",
+    "shuffled, times seen",
 )
 ON_THREE = ("last batch smaller than N, batch norm",)
 
