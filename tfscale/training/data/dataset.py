@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -93,7 +94,7 @@ class GlobalDataset:
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the global batches of the next epoch."""
-        return iter(self._global_batches())
+        return iter(self._batches)
 
     def start_at(self, epoch: int, step: int = 0) -> None:
         """Lets the next pass be that of `epoch`, from `step` on; passes after it count on.
@@ -122,11 +123,12 @@ class GlobalDataset:
         still exact, but every worker then reads all rows.
         """
         if self._view is None:
-            self._view = self._global_batches().apply(tf.data.experimental.assert_cardinality(len(self)))
+            self._view = self._batches.apply(tf.data.experimental.assert_cardinality(len(self)))
             self._view.global_dataset = self
         return self._view
 
-    def _global_batches(self) -> tf.data.Dataset:
+    @functools.cached_property
+    def _batches(self) -> tf.data.Dataset:
         """All rows of every step; fewer steps in a pass that starts in the middle of its epoch."""
         rows = self._pipeline.rows_of(range(len(self._rows.loads)))
         batches = rows.map(lambda positions, data: data, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
@@ -180,14 +182,12 @@ class GlobalDataset:
 
     def _split(self, positions: tf.Tensor, data: Any, replicas: LocalReplicas) -> tuple[ReplicaBatch, ...]:
         """What each replica of this worker takes of the worker's rows."""
-        step = positions[0] // self.global_batch
         parts = []
-        shares = [self._shares(rows, replicas) for rows in (self.global_batch, self._rows.last_batch)]
-        rows = self._pipeline.in_step(step, self.global_batch, self._rows.last_batch)
-        for full, last in zip(*shares, strict=True):
-            start, stop, count, first_row = (
-                self._pipeline.in_step(step, a, b) for a, b in zip(full, last, strict=True)
-            )
+        in_step = functools.partial(self._pipeline.in_step, positions[0] // self.global_batch)
+        sizes = (self.global_batch, self._rows.last_batch)
+        rows = in_step(*sizes)
+        for full, last in zip(*(self._shares(size, replicas) for size in sizes), strict=True):
+            start, stop, count, first_row = (in_step(a, b) for a, b in zip(full, last, strict=True))
             part = data if replicas.here == 1 else take_rows(data, start, stop)
             numbers = (tf.cast(number, tf.int64) for number in (count, rows, first_row))
             parts.append(ReplicaBatch(part, *numbers))
