@@ -17,7 +17,7 @@ from tfscale.training.inputs import (
     LocalReplicas,
     ReplicaBatch,
     local_replicas,
-    split_global_batch,
+    own_parts,
     unsplit_batch,
 )
 from tfscale.training.xla import run_compiled
@@ -125,8 +125,7 @@ class StepRunner:
     def _run(self, replica_step: Callable[[ReplicaBatch], Any], batch: Any) -> Any:
         """Runs a step on every replica with its rows of `batch`: a global batch, or one that was split before."""
         if not _is_split(batch):
-            is_own = isinstance(batch, tuple) and bool(batch) and isinstance(batch[0], ReplicaBatch)
-            parts = batch if is_own else split_global_batch(batch, self._replicas)
+            parts = own_parts(batch, self._replicas)
             return self._strategy.run(lambda: on_own_rows(replica_step, parts[replica_id() - self._replicas.first]))
         return self._strategy.run(lambda own: on_own_rows(replica_step, own), args=(batch,))
 

@@ -92,6 +92,13 @@ def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = T
     return tuple(batches)
 
 
+def own_parts(batch: Any, replicas: LocalReplicas, *, stand_in: bool = True) -> tuple[ReplicaBatch, ...]:
+    """The batches of this process's replicas: of a global batch that is to be split, or that was before it was read."""
+    if isinstance(batch, tuple) and batch and all(isinstance(part, ReplicaBatch) for part in batch):
+        return batch
+    return split_global_batch(batch, replicas, stand_in=stand_in)
+
+
 def _with_stand_in(start: Any, stop: Any, rows: Any) -> tuple[Any, Any]:
     """At least one row, borrowed from a neighbour where the replica has none of its own."""
     if isinstance(rows, int):

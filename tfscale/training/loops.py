@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfscale.errors import ScalingError
 from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.all_reduce import replica_id
-from tfscale.training.inputs import ReplicaBatch, local_replicas, split_global_batch
+from tfscale.training.inputs import ReplicaBatch, local_replicas, own_parts
 from tfscale.training.optimizers import gradients_reduced, innermost, reduce_gradients_once
 
 
@@ -28,7 +28,9 @@ def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[Replic
         strategy: From `make_strategy`.
         function: Takes a `ReplicaBatch`, whose rows may be none when the batch has fewer than N, and returns tensors
             that are equal on all replicas, such as reduced ones.
-        batch: Nested structure of tensors `[batch, ...]`; any number of rows.
+        batch: Nested structure of tensors `[batch, ...]`; any number of rows. Or what iterating over
+            `strategy.experimental_distribute_dataset(dp.dataset(...))` yields: then a replica without rows of its own
+            holds one that does not count, and `num_examples` says so.
 
     Returns:
         What `function` returned.
@@ -44,7 +46,7 @@ def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[Replic
         3.0
     """
     replicas = local_replicas(strategy)
-    parts = split_global_batch(batch, replicas, stand_in=False)
+    parts = own_parts(batch, replicas, stand_in=False)
     results = strategy.run(lambda: function(parts[replica_id() - replicas.first]))
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 

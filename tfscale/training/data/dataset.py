@@ -237,7 +237,7 @@ class OwnBatches(tf.distribute.DistributedDataset):
         return iter(self._batches)
 
 
-def dataset_of_view(view: Any) -> GlobalDataset | None:
-    """The dataset that a `tf.data` view stands for, or None."""
+def find_global_dataset(data: Any) -> GlobalDataset | None:
+    """`data` itself, or the dataset that a `tf.data` view stands for; None for other data."""
     # Kept on the view itself: both live, and go, together.
-    return getattr(view, "global_dataset", None)
+    return data if isinstance(data, GlobalDataset) else getattr(data, "global_dataset", None)

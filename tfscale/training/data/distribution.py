@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfscale.errors import DataError
 from tfscale.training import _tf_private
-from tfscale.training.data.dataset import OwnBatches, dataset_of_view
+from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
 
 
@@ -31,7 +31,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         del options
         if isinstance(dataset, tf.distribute.DistributedDataset):
             return dataset
-        own = dataset_of_view(dataset)
+        own = find_global_dataset(dataset)
         if own is not None:
             return OwnBatches(own, strategy)
         _warn_of_own_orders(dataset, strategy)
