@@ -42,9 +42,9 @@ def main(argv):
             metrics=["accuracy"],
         )
     logging.info("%s", dp)
-    train_data = load_digits("train").cache().shuffle(1500, seed=1).batch(dp.global_batch)
+    train_data = dp.dataset(load_digits("train"), shuffle=True, cache=True)
     model.fit(train_data, epochs=_EPOCHS.value, callbacks=dp.callbacks(), verbose=2 if dp.is_chief else 0)
-    loss, accuracy = model.evaluate(load_digits("test").batch(dp.global_batch), verbose=0)
+    loss, accuracy = model.evaluate(dp.dataset(load_digits("test")), verbose=0)
     print(f"{dp.num_replicas} replicas: test loss {loss:.4f}, test accuracy {accuracy:.4f}")
 
 

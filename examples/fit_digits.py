@@ -37,8 +37,8 @@ def main():
             metrics=["accuracy"],
         )
 
-    train_data = load_digits("train").cache().shuffle(1500).batch(dp.global_batch)
-    test_data = load_digits("test").batch(dp.global_batch)
+    train_data = dp.dataset(load_digits("train"), shuffle=True, cache=True)
+    test_data = dp.dataset(load_digits("test"))
     model.fit(train_data, epochs=5, validation_data=test_data, verbose=2)
 
     loss, accuracy = model.evaluate(test_data, verbose=0)
