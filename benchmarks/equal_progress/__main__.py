@@ -31,8 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.equal_progress", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="runs of each kind")
     parser.add_argument("--quick", action="store_true", help="one epoch on 1 and 2 replicas: a check of the machinery")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for what was measured and the picture")
+    parser.add_argument("--results", type=Path, help="folder for what was measured and the picture")
     options = parser.parse_args(arguments)
+    options.results = options.results or (RESULTS / "quick" if options.quick else RESULTS)
     start_s = time.monotonic()
     options.results.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(2) as pool:

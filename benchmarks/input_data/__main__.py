@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.input_data", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="epochs of each pipeline, in turn")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3], help="sizes of the job; the first is 1")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2, 3], help="sizes of the job, beside 1")
     options = parser.parse_args(arguments)
     ratios, rates = _beside_by_hand(options.rounds)
     ratio = statistics.median(ratios)
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missed = ratio < AT_LEAST
     print("Work of one worker per epoch, as a share of that of one alone; should be 1/W.")
     alone: dict[str, float] = {}
-    for num_workers in options.workers:
+    for num_workers in (1, *options.workers):
         found = _job(num_workers, num_epochs=4)
         worst = {name: max(each[name] for each in found) for name in ("calls", "cpu_s")}
         alone = alone or worst
@@ -93,16 +93,19 @@ def _job(num_workers: int, *, num_epochs: int) -> list[dict[str, float]]:
             task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
             environment["TF_CONFIG"] = json.dumps(task)
         workers.append(
-            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         )
     deadline_s = time.monotonic() + _TIMEOUT_S
     try:
-        outputs = [worker.communicate(timeout=max(0.0, deadline_s - time.monotonic()))[0] for worker in workers]
+        outputs = [worker.communicate(timeout=max(0.0, deadline_s - time.monotonic())) for worker in workers]
     finally:
         for worker in workers:
             worker.kill()
             worker.wait()
-    return [json.loads(output.splitlines()[-1]) for output in outputs]
+    for worker, (_, errors) in zip(workers, outputs, strict=True):
+        if worker.returncode:
+            raise RuntimeError(f"A worker ended with status {worker.returncode}:\n{errors.decode()[-4000:]}")
+    return [json.loads(output.splitlines()[-1]) for output, _ in outputs]
 
 
 if __name__ == "__main__":

@@ -270,6 +270,15 @@ def replace_symbolic_build(model: keras.Model, build: Callable[..., None]) -> No
     model._maybe_symbolic_build = build
 
 
+def restored_epoch(model: keras.Model) -> int:
+    """The epoch at which a callback such as `BackupAndRestore` lets `fit` go on; 0 when none does.
+
+    Why: it reaches `fit` through this attribute alone, in `on_train_begin`.
+    Breaks first: tests/training/data/test_dataset.py::test_backup_goes_on_with_the_order_of_its_epoch.
+    """
+    return int(getattr(model, "_initial_epoch", 0) or 0)
+
+
 def keep_last_logs(model: keras.Model) -> None:
     """Takes the logs of an epoch from its last step, where Keras would compute them anew from the metrics.
 

@@ -27,7 +27,7 @@ class AdaScaleSGD(keras.optimizers.SGD):
     Let the gradient of one example have the mean mu and the total variance v, and let the reference run take batches of
     B, this one batches of n. Then one step gets
 
-    `gain = (v / B + |mu|^2) / (v / n + |mu|^2)`, from 1 (no noise) to n / B (noise only),
+    `gain = (v / B + |mu|^2) / (v / n + |mu|^2)`, between 1 (no noise) and n / B (noise only),
 
     its rate is `gain * schedule(position)`, and `position`, the step of the reference run, advances by the gain. So a
     run has done what its schedule asks for when `position` reaches the schedule's length; in epochs that is later than

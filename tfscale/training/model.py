@@ -20,7 +20,7 @@ from tfscale.errors import DataError, ModelError
 from tfscale.training import _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
-from tfscale.training.data.dataset import GlobalDataset
+from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
 from tfscale.training.data.distribution import (
     dataset_spec,
     expect_global_batch,
@@ -156,11 +156,7 @@ class PreparedModel:
         optimizer = self._model.optimizer if self._model.compiled else None
         if self._strategy.num_replicas_in_sync == 1 or not (optimizer and accumulates(optimizer)):
             return callbacks
-        settle = _AverageAccumulators(self._strategy)
-        if isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks.append(settle)
-            return callbacks
-        return [settle, *(callbacks if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else [])]
+        return _with_callback(callbacks, _AverageAccumulators(self._strategy), first=True)
 
     def _would_compile(self) -> bool:
         kinds = [device.device_type for device in tf.config.list_physical_devices()]
@@ -201,6 +197,9 @@ class PreparedModel:
 
     def _call(self, name: str, method: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         given = arguments.arguments
+        callback = _start_with_epoch(given) if name == "fit" else None
+        if callback is not None:
+            given["callbacks"] = _with_callback(given.get("callbacks"), callback, first=False)
         _use_views(given)
         if self._global_batch is None or not {"x", "batch_size"} <= set(arguments.signature.parameters):
             return method(*arguments.args, **arguments.kwargs)
@@ -254,11 +253,46 @@ def _are_arrays(x: Any) -> bool:
     return bool(leaves) and all(leaf is None or hasattr(leaf, "shape") for leaf in leaves)
 
 
+class _StartWithEpoch(keras.callbacks.Callback):
+    """Lets the data begin with the epoch that `fit` begins with, which another callback may have restored.
+
+    Args:
+        dataset: The training data.
+        initial_epoch: As given to `fit`.
+        steps_per_epoch: Likewise; None for all there are.
+    """
+
+    def __init__(self, dataset: GlobalDataset, initial_epoch: int, steps_per_epoch: int | None):
+        super().__init__()
+        self._dataset = dataset
+        self._initial_epoch = initial_epoch
+        self._steps_per_epoch = steps_per_epoch or len(dataset)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        del logs
+        epoch = _tf_private.restored_epoch(self.model) or self._initial_epoch
+        if epoch:
+            self._dataset.start_at(*divmod(epoch * self._steps_per_epoch, len(self._dataset)))
+
+
+def _start_with_epoch(given: dict[str, Any]) -> keras.callbacks.Callback | None:
+    dataset = find_global_dataset(given.get("x"))
+    if dataset is None:
+        return None
+    return _StartWithEpoch(dataset, given.get("initial_epoch") or 0, given.get("steps_per_epoch"))
+
+
+def _with_callback(callbacks: Any, added: keras.callbacks.Callback, *, first: bool) -> Any:
+    """What `fit` takes as callbacks, with one more."""
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks.append(added)
+        return callbacks
+    given = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else []
+    return [added, *given] if first else [*given, added]
+
+
 def _use_views(given: dict[str, Any]) -> None:
     """Puts in the place of each `GlobalDataset` what Keras recognises as data."""
-    x = given.get("x")
-    if isinstance(x, GlobalDataset) and given.get("initial_epoch"):
-        x.start_at(given["initial_epoch"])
     for name in ("x", "validation_data"):
         if isinstance(given.get(name), GlobalDataset):
             given[name] = given[name].as_tf_data()

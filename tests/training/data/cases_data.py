@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
 import time
@@ -142,6 +144,74 @@ def resumed() -> dict[str, Any]:
     half.fit(dp.dataset(source, shuffle=True), epochs=2, verbose=0)
     half.fit(dp.dataset(source, shuffle=True), epochs=4, initial_epoch=2, verbose=0)
     return {"whole": whole.get_weights(), "half": half.get_weights()}
+
+
+def restored(directory: str) -> dict[str, Any]:
+    """As `resumed`, with an interruption that Keras's `BackupAndRestore` recovers from."""
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, seed=3, devices=1)
+
+    class Interrupt(keras.callbacks.Callback):
+        """Ends the process's training within the third epoch."""
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 2:
+                raise RuntimeError("pulled the plug")
+
+    whole, half, again = (_model(dp) for _ in range(3))
+    whole.fit(dp.dataset((X, Y), shuffle=True), epochs=4, verbose=0)
+    backup = functools.partial(keras.callbacks.BackupAndRestore, str(Path(directory, "backup")))
+    with contextlib.suppress(RuntimeError):
+        half.fit(dp.dataset((X, Y), shuffle=True), epochs=4, verbose=0, callbacks=[backup(), Interrupt()])
+    again.fit(dp.dataset((X, Y), shuffle=True), epochs=4, verbose=0, callbacks=[backup()])
+    return {"whole": whole.get_weights(), "half": again.get_weights()}
+
+
+def looked_at() -> dict[str, Any]:
+    """Looking at a batch before training changes nothing; nor does seed 0, or lists, or validation in other batches."""
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, seed=0, devices=1)
+    histories = []
+    for look in (False, True):
+        model = _model(dp)
+        stream = dp.dataset(tf.data.Dataset.from_tensor_slices((X, Y)), shuffle=True)
+        if look:
+            next(iter(stream))
+        other = tf.data.Dataset.from_tensor_slices((X, Y)).batch(7)
+        histories.append(model.fit(stream, epochs=2, validation_data=other, verbose=0).history)
+    lists = dp.dataset(([X, IDS], Y))
+    return {"histories": histories, "lists": [leaf.shape.as_list() for leaf in tf.nest.flatten(lists.element_spec)]}
+
+
+class Uneven(Items):
+    """Items of other sizes than the first and the last say."""
+
+    def __getitem__(self, index: int) -> Any:
+        rows = X[: 4 if index == 2 else 3]
+        return rows, rows[:, :1]
+
+
+def longer() -> str:
+    """A source with more examples than it says."""
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, devices=1)
+    try:
+        list(dp.dataset(Uneven()))
+    except tf.errors.FailedPreconditionError as error:
+        return str(error)
+    return "no error"
+
+
+def class_weights() -> list[float]:
+    """The loss of an epoch by class weights, and by sample weights that are the same."""
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, seed=1, devices=1)
+    labels = (Y[:, 0] > 0).astype("int32")
+    losses = []
+    for given in ({"class_weight": {0: 1.0, 1: 3.0}}, {}):
+        keras.utils.set_random_seed(1)
+        with dp.scope():
+            model = dp.prepare(keras.Sequential([keras.Input((5,)), keras.layers.Dense(2)]))
+            model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        arrays = (X, labels) if given else (X, labels, np.where(labels, 3.0, 1.0).astype("float32"))
+        losses.append(model.fit(dp.dataset(arrays, shuffle=True), epochs=2, verbose=0, **given).history["loss"][-1])
+    return losses
 
 
 def traces() -> int:

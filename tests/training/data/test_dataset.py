@@ -91,11 +91,15 @@ def test_all_kinds_of_sources_give_the_same_batches(reference):
     _assert_equal(reference["memmap, shuffled"]["observed"], reference["arrays, shuffled"]["observed"])
 
 
+NAMES_OF_SINGLE = ("skipping", "resumed", "looked_at", "longer", "class_weights", "traces", "other_inputs")
+
+
 @pytest.fixture(scope="module")
 def single(tmp_path_factory):
     calls = [
         *((f"{CASES}:orders", (seed,)) for seed in (3, 4)),
-        *((f"{CASES}:{name}", ()) for name in ("skipping", "resumed", "traces", "other_inputs")),
+        *((f"{CASES}:{name}", ()) for name in NAMES_OF_SINGLE),
+        (f"{CASES}:restored", (str(tmp_path_factory.mktemp("restored")),)),
         (f"{CASES}:tfds", (str(tmp_path_factory.mktemp("tfds")),)),
     ]
     results = run_together(calls)
@@ -131,6 +135,28 @@ def test_resumed_fit_goes_on_with_the_order_of_its_epoch(single):
     found = single("resumed")
     for half, whole in zip(found["half"], found["whole"], strict=True):
         np.testing.assert_array_equal(half, whole)
+
+
+def test_backup_goes_on_with_the_order_of_its_epoch(single):
+    found = single("restored")
+    for half, whole in zip(found["half"], found["whole"], strict=True):
+        np.testing.assert_allclose(half, whole, rtol=1e-6)
+
+
+def test_looking_changes_nothing(single):
+    first, second = single("looked_at")["histories"]
+    assert first == second
+    assert "val_loss" in first
+    assert single("looked_at")["lists"] == [[None, 5], [None], [None, 1]]
+
+
+def test_more_examples_than_a_source_says(single):
+    assert "expected to contain 15 elements but contained" in single("longer")
+
+
+def test_class_weights(single):
+    weighted, by_hand = single("class_weights")
+    assert weighted == pytest.approx(by_hand, rel=1e-5)
 
 
 def test_nothing_is_traced_again_per_epoch(single):

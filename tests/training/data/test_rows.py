@@ -3,6 +3,7 @@
 import itertools
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +60,7 @@ def test_stand_in(bounds, expected):
         (None, [1, 1, 1, 1]),
         ([1, 0.5], [1, 1, 0.5, 0.5]),
         ([1, 2, 3, 4], [1, 2, 3, 4]),
-        ((0, 1), [0, 0, 1, 1]),
+        (np.array([2, 1]), [2, 2, 1, 1]),
     ],
 )
 def test_loads(worker_load, expected):
@@ -68,7 +69,7 @@ def test_loads(worker_load, expected):
 
 @pytest.mark.parametrize(
     "worker_load",
-    [[1], [1, 1, 1], [1, -1], [0, 0], [1, float("nan")], [1, float("inf")], ["a", 1], "12", 2, [None, 1]],
+    [[1], [1, 1, 1], [1, -1], [0, 1], [1, float("nan")], [1, float("inf")], ["a", 1], "12", 2, [None, 1]],
 )
 def test_bad_loads(worker_load):
     with pytest.raises(DataError, match=r"`worker_load` must give(.|\n)*Received: worker_load="):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -66,10 +67,12 @@ class GlobalDataset:
         loads = replica_loads(worker_load, num_workers=replicas.total // replicas.here, num_replicas=replicas.total)
         self._rows = EpochRows(self._source.num_examples, global_batch, loads, drop_remainder)
         self._check()
-        buffer = DEFAULT_BUFFER if shuffle is True else int(shuffle)
-        self._pipeline = Pipeline(self._source, self._rows, map_fn, buffer, self._begin)
         self._seed = seed
-        self._epoch = self._step = 0
+        self._map_fn = map_fn
+        self._buffer = DEFAULT_BUFFER if shuffle is True else _check_buffer(shuffle)
+        # Of training, which all workers do together, and of a script that looks at the batches on one of them.
+        self._position, self._own_position = _Position(), _Position()
+        self._pipeline = self._make_pipeline(self._position)
         self._has_agreed = replicas.here == replicas.total
         self._view: tf.data.Dataset | None = None
 
@@ -86,21 +89,21 @@ class GlobalDataset:
     @property
     def element_spec(self) -> Any:
         """Spec of a global batch."""
-        return self.as_tf_data().element_spec
+        return self._all_batches.element_spec
 
     def __len__(self) -> int:
         """Steps of an epoch."""
         return self._rows.num_steps
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields the global batches of the next epoch."""
-        return iter(self._batches)
+        """Yields the global batches of the next epoch; training counts its own."""
+        return iter(self._own_batches)
 
     def start_at(self, epoch: int, step: int = 0) -> None:
         """Lets the next pass be that of `epoch`, from `step` on; passes after it count on.
 
         Nothing that is skipped is mapped. Arrays are not read either, so that it takes no longer however far it is;
-        a stream is read up to there.
+        a stream is read up to there. Of a pass that begins after step 0 Keras warns that it is short.
 
         Args:
             epoch: From 0.
@@ -114,23 +117,36 @@ class GlobalDataset:
                 f"A position must be an epoch, 0 or more, and one of its {len(self)} steps.\n"
                 f"Received: epoch={epoch!r}, step={step!r}. Count both from 0."
             )
-        self._epoch, self._step = epoch, step
+        for position in (self._position, self._own_position):
+            position.epoch, position.step = epoch, step
 
     def as_tf_data(self) -> tf.data.Dataset:
         """The global batches as a `tf.data.Dataset`, for whatever takes nothing else.
 
         Given to a prepared model it is as good as this object itself; what is made from it, by `map` for instance, is
-        still exact, but every worker then reads all rows.
+        still exact, but every worker then reads all rows, and a pass must begin at step 0. All workers must call it.
         """
+        self.agree_with_other_workers()
         if self._view is None:
-            self._view = self._batches.apply(tf.data.experimental.assert_cardinality(len(self)))
+            self._view = self._all_batches.apply(tf.data.experimental.assert_cardinality(len(self)))
             self._view.global_dataset = self
         return self._view
 
     @functools.cached_property
-    def _batches(self) -> tf.data.Dataset:
+    def _all_batches(self) -> tf.data.Dataset:
+        return self._whole(self._pipeline)
+
+    @functools.cached_property
+    def _own_batches(self) -> tf.data.Dataset:
+        return self._whole(self._make_pipeline(self._own_position))
+
+    def _make_pipeline(self, position: _Position) -> Pipeline:
+        begin = functools.partial(self._begin, position)
+        return Pipeline(self._source, self._rows, self._map_fn, self._buffer, begin)
+
+    def _whole(self, pipeline: Pipeline) -> tf.data.Dataset:
         """All rows of every step; fewer steps in a pass that starts in the middle of its epoch."""
-        rows = self._pipeline.rows_of(range(len(self._rows.loads)))
+        rows = pipeline.rows_of(range(len(self._rows.loads)))
         batches = rows.map(lambda positions, data: data, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return batches.prefetch(tf.data.AUTOTUNE)
 
@@ -147,15 +163,15 @@ class GlobalDataset:
         Raises:
             DataError: On every worker, naming one whose source differs from the chief's.
         """
-        self._draw_seed()
         if not self._has_agreed:
-            self._seed = agree(self._strategy, seed=self._seed or 0, fingerprint=self._source.fingerprint())
+            self._seed = agree(self._strategy, seed=self._draw_seed(), fingerprint=self._source.fingerprint())
             self._has_agreed = True
 
-    def _draw_seed(self) -> None:
+    def _draw_seed(self) -> int:
         if self._seed is None:
             # From the global generator: `keras.utils.set_random_seed` makes it reproducible.
             self._seed = int(np.random.randint(2**31))
+        return self._seed
 
     def _check(self) -> None:
         if self._rows.num_steps == 0:
@@ -173,11 +189,10 @@ class GlobalDataset:
                 "Use a larger batch, or give it a larger share in `worker_load`."
             )
 
-    def _begin(self) -> np.ndarray:
+    def _begin(self, position: _Position) -> np.ndarray:
         """Epoch, first step and seed of the pass that begins; the next one is another epoch."""
-        self._draw_seed()
-        begun = np.array([self._epoch, self._step, self._seed], np.int64)
-        self._epoch, self._step = self._epoch + 1, 0
+        begun = np.array([position.epoch, position.step, self._draw_seed()], np.int64)
+        position.epoch, position.step = position.epoch + 1, 0
         return begun
 
     def _split(self, positions: tf.Tensor, data: Any, replicas: LocalReplicas) -> tuple[ReplicaBatch, ...]:
@@ -203,6 +218,23 @@ class GlobalDataset:
             count = bounds[replica + 1] - bounds[replica]
             shares.append((start - offset, stop - offset, count, bounds[replica]))
         return shares
+
+
+@dataclass
+class _Position:
+    """Where the next pass begins."""
+
+    epoch: int = 0
+    step: int = 0
+
+
+def _check_buffer(shuffle: Any) -> int:
+    if not isinstance(shuffle, int) or shuffle < 0:
+        raise DataError(
+            "`shuffle` must be True, False, or the number of examples among which a stream is mixed.\n"
+            f"Received: shuffle={shuffle!r}. Use True."
+        )
+    return int(shuffle)
 
 
 class OwnBatches(tf.distribute.DistributedDataset):

@@ -31,11 +31,12 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         del options
         if isinstance(dataset, tf.distribute.DistributedDataset):
             return dataset
+        # Taken by whatever comes first, which is the training data; what is left would be for evaluation data.
+        expected = _EXPECTED.pop(strategy, None)
         own = find_global_dataset(dataset)
         if own is not None:
             return OwnBatches(own, strategy)
         _warn_of_own_orders(dataset, strategy)
-        expected = _EXPECTED.pop(strategy, None)
         return GlobalBatches(_checked(dataset, *expected) if expected else dataset, strategy)
 
     strategy.experimental_distribute_dataset = distribute

@@ -111,25 +111,30 @@ class Pipeline:
         """`(position, index, epoch, seed, example)` of the own rows, from a step on."""
         batch, num_steps = self.rows.global_batch, self.rows.num_steps
         order = tf.cast(_fold(_fold(_as_seed(seed), epoch), seed)[0], tf.int64) if self.buffer else None
-        used = tf.constant((num_steps - 1) * batch + self.rows.last_batch, tf.int64)
-        examples = source.stream(order, self.buffer).take(used).skip(first * batch)
-        placed = tf.data.Dataset.zip((tf.data.Dataset.range(first * batch, used), examples))
+        used = (num_steps - 1) * batch + self.rows.last_batch
+        placed = source.stream(order, self.buffer).skip(first * batch).enumerate(start=first * batch)
 
         def is_own(position: tf.Tensor, example: Any) -> tf.Tensor:
             del example
             step, row = position // batch, position % batch
-            return (row >= self.in_step(step, full[0], last[0])) & (row < self.in_step(step, full[1], last[1]))
+            is_ours = (row >= self.in_step(step, full[0], last[0])) & (row < self.in_step(step, full[1], last[1]))
+            return is_ours & (position < used)
 
-        if (full, last) != ((0, batch), (0, self.rows.last_batch)):
+        # A remainder is read too: what is not read to its end is not kept by `cache`.
+        if (full, last, used) != ((0, batch), (0, self.rows.last_batch), source.num_examples):
             placed = placed.filter(is_own)
         return placed.map(lambda position, indexed: (position, indexed[0], epoch, seed, indexed[1]))
 
     def _mapped(self, position: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, seed: tf.Tensor, example: Any) -> Any:
         if self.map_fn is None:
             return position, example
-        if _takes_seed(self.map_fn):
-            return position, self.map_fn(example, _fold(_fold(_as_seed(seed), epoch), index))
-        return position, self.map_fn(example)
+        place = _place_of_seed(self.map_fn)
+        if place is None:
+            return position, self.map_fn(example)
+        example_seed = _fold(_fold(_as_seed(seed), epoch), index)
+        if place == "by name":
+            return position, self.map_fn(example, seed=example_seed)
+        return position, self.map_fn(example, example_seed)
 
 
 def _map_in_parallel(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
@@ -150,11 +155,16 @@ def _fold(seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     return tf.random.fold_in(seed, tf.cast(number, tf.int32))
 
 
-def _takes_seed(map_fn: Callable[..., Any]) -> bool:
-    parameters = inspect.signature(map_fn).parameters.values()
+def _place_of_seed(map_fn: Callable[..., Any]) -> str | None:
+    """How a `map_fn` wants a seed beside its example: as an argument of that name, as its second, or not at all."""
+    parameters = inspect.signature(map_fn).parameters
+    if "seed" in parameters:
+        return "by name"
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [each for each in parameters if each.kind in positional and each.default is inspect.Parameter.empty]
-    return len(required) >= 2
+    required = [
+        each for each in parameters.values() if each.kind in positional and each.default is inspect.Parameter.empty
+    ]
+    return "second" if len(required) >= 2 else None
 
 
 def _check_one_for_one(spec: Any) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from tfscale.errors import DataError
 
 
@@ -93,12 +95,11 @@ def replica_loads(worker_load: Sequence[float] | None, *, num_workers: int, num_
         num_replicas: Replicas of the job, the same number on each worker.
 
     Raises:
-        DataError: When there are neither as many loads as workers nor as replicas, or one is not a number of 0 or more,
-            or none is above 0.
+        DataError: When there are neither as many loads as workers nor as replicas, or one is no number above 0.
     """
     if worker_load is None:
         return (Fraction(1),) * num_replicas
-    if isinstance(worker_load, str) or not isinstance(worker_load, Sequence):
+    if isinstance(worker_load, str) or not isinstance(worker_load, Sequence | np.ndarray):
         raise _load_error(worker_load, "is no list of numbers")
     if len(worker_load) not in (num_workers, num_replicas):
         raise _load_error(worker_load, f"has {len(worker_load)} entries for {num_workers} workers")
@@ -106,14 +107,14 @@ def replica_loads(worker_load: Sequence[float] | None, *, num_workers: int, num_
         loads = [Fraction(load) for load in worker_load]
     except (TypeError, ValueError, OverflowError):
         raise _load_error(worker_load, "has an entry that is no finite number") from None
-    if min(loads) < 0 or max(loads) == 0:
-        raise _load_error(worker_load, "has a negative entry, or none above 0")
+    if min(loads) <= 0:
+        raise _load_error(worker_load, "has an entry that is not above 0")
     each = num_replicas // len(loads)
     return tuple(load for load in loads for _ in range(each))
 
 
 def _load_error(worker_load: object, fault: str) -> DataError:
     return DataError(
-        "`worker_load` must give one share of the work, 0 or more, per worker or per replica.\n"
+        "`worker_load` must give one share of the work, above 0, per worker or per replica.\n"
         f"Received: worker_load={worker_load!r}, which {fault}. Give, for example, worker_load=[1, 1, 0.5]."
     )

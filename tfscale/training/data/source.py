@@ -43,7 +43,10 @@ class ArraySource:
         self.num_examples = lengths[0]
         # On disk they stay there; in memory TensorFlow reads them without Python.
         self._on_disk = any(isinstance(leaf, np.memmap) for leaf in leaves)
-        self._arrays = arrays if self._on_disk else keras.tree.map_structure(tf.convert_to_tensor, arrays)
+        # Not on a GPU, whose memory the model needs.
+        with tf.device("CPU:0"):
+            convert = _on_host if self._on_disk else tf.convert_to_tensor
+            self._arrays = keras.tree.map_structure(convert, arrays)
         self.spec = keras.tree.map_structure(
             lambda leaf: tf.TensorSpec(leaf.shape[1:], tf.as_dtype(leaf.dtype)), self._arrays
         )
@@ -106,10 +109,13 @@ class StreamSource:
         return self.num_examples, _digest(list(self._examples.take(_NUM_COMPARED).as_numpy_iterator()))
 
     def stream(self, order_seed: tf.Tensor | None, buffer: int) -> tf.data.Dataset:
-        """`(index, example)` of a whole epoch; with a seed, mixed through a buffer."""
-        indexed = self._examples.enumerate()
+        """`(index, example)` of a whole epoch; with a seed, mixed through a buffer. For use in a `tf.data` function."""
+        # Fails where there are more or fewer than was said: the last step would be another.
+        indexed = self._examples.apply(tf.data.experimental.assert_cardinality(self.num_examples)).enumerate()
         if order_seed is None:
             return indexed
+        # Of this function's graph alone: else the order would depend on the global seed, which may differ by worker.
+        tf.random.set_seed(1)
         return indexed.shuffle(buffer, seed=order_seed, reshuffle_each_iteration=False)
 
 
@@ -148,12 +154,31 @@ def _recognise(source: Any) -> ArraySource | StreamSource:
         splits = list(source.info.splits)
         return StreamSource(source.as_dataset(split="train" if "train" in splits else splits[0]))
     leaves = keras.tree.flatten(source)
-    if leaves and all(hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves):
-        return ArraySource(source)
+    if leaves and all(_is_dense(leaf) for leaf in leaves):
+        return ArraySource(_with_tuples(source))
     raise DataError(
-        "`source` must be arrays, an unbatched tf.data.Dataset, a TFDS builder or a PyDataset.\n"
+        "`source` must be dense arrays, an unbatched tf.data.Dataset, a TFDS builder or a PyDataset.\n"
         f"Received: {type(source).__name__}. Turn it into one of these."
     )
+
+
+def _is_dense(leaf: Any) -> bool:
+    is_sparse = isinstance(leaf, tf.RaggedTensor | tf.SparseTensor) or hasattr(leaf, "toarray")
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not is_sparse
+
+
+def _on_host(leaf: Any) -> Any:
+    """An array that takes NumPy's indices; one on disk stays there."""
+    return leaf if isinstance(leaf, np.memmap) else np.asarray(leaf)
+
+
+def _with_tuples(structure: Any) -> Any:
+    """Tuples in the place of lists, which `tf.data` takes for arrays of their own."""
+    if isinstance(structure, dict):
+        return {key: _with_tuples(value) for key, value in structure.items()}
+    if isinstance(structure, list | tuple) and not hasattr(structure, "_fields"):
+        return tuple(map(_with_tuples, structure))
+    return structure
 
 
 def _examples_of(dataset: keras.utils.PyDataset) -> tf.data.Dataset:
@@ -167,9 +192,12 @@ def _examples_of(dataset: keras.utils.PyDataset) -> tf.data.Dataset:
 
     def items() -> Iterator[Any]:
         for index in range(num_items):
-            yield keras.tree.map_structure(np.asarray, dataset[index])
+            yield keras.tree.map_structure(np.asarray, _with_tuples(dataset[index]))
+        dataset.on_epoch_end()
 
-    first, last = (keras.tree.map_structure(np.asarray, dataset[index]) for index in (0, num_items - 1))
+    if num_items == 0:
+        return tf.data.Dataset.range(0)
+    first, last = (keras.tree.map_structure(np.asarray, _with_tuples(dataset[index])) for index in (0, num_items - 1))
     rows = [len(keras.tree.flatten(item)[0]) for item in (first, last)]
     spec = keras.tree.map_structure(lambda leaf: tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype), first)
     total = rows[0] * (num_items - 1) + rows[1]
