@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -13,6 +12,9 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from tfscale import ClusterSpec
+from tfscale.launch.ports import free_addresses
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 AT_LEAST, WITHIN = 0.95, 0.1
@@ -79,19 +81,13 @@ def _beside_by_hand(num_rounds: int) -> tuple[list[float], dict[str, tuple[float
 
 def _job(num_workers: int, *, num_epochs: int) -> list[dict[str, float]]:
     """What each worker of a job reports."""
-    sockets = [socket.socket() for _ in range(num_workers)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
+    addresses = free_addresses(num_workers)
     command = [sys.executable, "-m", "benchmarks.input_data.worker", str(num_epochs)]
     workers = []
     for rank in range(num_workers):
         environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
         if num_workers > 1:
-            task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
-            environment["TF_CONFIG"] = json.dumps(task)
+            environment["TF_CONFIG"] = ClusterSpec(addresses, rank).to_tf_config()
         workers.append(
             subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         )
