@@ -60,6 +60,7 @@ FLAGS = {
         "--log-dir",
         "--max-restarts",
         "--rank",
+        "--replicas-per-worker",
         "--workers",
     },
     "plan": {

@@ -75,7 +75,7 @@ def _train(
         model = dp.prepare(recipes.build_model())
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(dp.optimizer(make_optimizer()), loss, metrics=["accuracy"])
-    # The seed mixes the examples alike for every batch, so runs of one seed differ by what is compared and not by order.
+    # The seed mixes the examples alike for every batch: runs of one seed differ by what is compared, not by order.
     train = dp.dataset(digits.train, shuffle=True)
     history = model.fit(train, epochs=epochs, validation_data=digits.test, verbose=0).history
     examples = [recipes.NUM_TRAIN * (epoch + 1) for epoch in range(epochs)]

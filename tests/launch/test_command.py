@@ -138,6 +138,8 @@ def test_one_process_of_a_manager_starts_workers(launcher, env):
         (["--rank", "0"], {}, "--rank must come with --hosts"),
         (["--workers", "3"], {"CUDA_VISIBLE_DEVICES": "0,1"}, "3 workers and 2 GPU(s)"),
         (["--cores-per-worker", "100000"], {}, "must fit on its"),
+        (["--replicas-per-worker", "3"], {"CUDA_VISIBLE_DEVICES": "0,1"}, "must fit on its 2 GPU(s), 0,1"),
+        (["--replicas-per-worker", "2"], STEP, "Received: --replicas-per-worker. Leave them out"),
         (["--log-dir", "/dev/null/x"], {}, "--log-dir must be a directory"),
         (["absent.py"], {}, "The script must be a file"),
     ],

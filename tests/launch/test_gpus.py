@@ -36,17 +36,29 @@ def test_variable_spares_the_listing():
 
 
 @pytest.mark.parametrize(
-    ("gpus", "num_workers", "shares"),
+    ("gpus", "num_workers", "per_worker", "shares"),
     [
-        ("", 3, [None, None, None]),
-        ("0", 1, ["0"]),
-        ("0 1 2 3", 2, ["0,1", "2,3"]),
-        ("0 1 2", 2, ["0", "1"]),
-        ("5 4", 2, ["5", "4"]),
+        ("", 3, None, [None, None, None]),
+        ("", 2, 1, [None, None]),
+        ("0", 1, None, ["0"]),
+        ("0 1 2 3", 2, None, ["0,1", "2,3"]),
+        ("0 1 2 3", 2, 1, ["0", "1"]),
+        ("0 1 2 3", 1, 3, ["0,1,2"]),
+        ("0 1 2", 2, None, ["0", "1"]),
+        ("5 4", 2, 1, ["5", "4"]),
     ],
 )
-def test_divide(gpus, num_workers, shares):
-    assert divide_gpus(gpus.split(), num_workers) == shares
+def test_divide(gpus, num_workers, per_worker, shares):
+    assert divide_gpus(gpus.split(), num_workers, per_worker) == shares
+
+
+@pytest.mark.parametrize(
+    ("gpus", "shown"),
+    [("0 1 2", r"2 worker\(s\) with 2 GPU\(s\) each"), ("", r"--replicas-per-worker 2. Raise --workers")],
+)
+def test_gpus_that_do_not_go_round(gpus, shown):
+    with pytest.raises(LaunchError, match=shown):
+        divide_gpus(gpus.split(), 2, per_worker=2)
 
 
 def test_fewer_gpus_than_workers():

@@ -102,4 +102,5 @@ def _argv(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _resources(args: argparse.Namespace, environ: Mapping[str, str]) -> Resources:
-    return Resources(find_gpus(environ, run_nvidia_smi), find_cores(), args.cores_per_worker)
+    gpus = find_gpus(environ, run_nvidia_smi)
+    return Resources(gpus, find_cores(), args.cores_per_worker, args.replicas_per_worker)

@@ -33,6 +33,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="with --hosts: start this worker only (default: all whose host is this one)",
     )
     parser.add_argument(
+        "--replicas-per-worker",
+        type=_count,
+        metavar="N",
+        help="GPUs for each worker of this host (default: all, divided evenly); without GPUs a worker has one replica",
+    )
+    parser.add_argument(
         "--cores-per-worker",
         type=_count,
         metavar="N",

@@ -34,21 +34,38 @@ def find_gpus(environ: Mapping[str, str], list_gpus: Callable[[], str]) -> tuple
     return tuple(names[: ends[0]] if ends else names)
 
 
-def divide_gpus(gpus: Sequence[str], num_workers: int) -> list[str | None]:
+def divide_gpus(gpus: Sequence[str], num_workers: int, per_worker: int | None = None) -> list[str | None]:
     """Returns the `CUDA_VISIBLE_DEVICES` of each worker: equally many for all; None where there is no GPU.
 
+    Args:
+        gpus: The GPUs to divide.
+        num_workers: The workers of this host.
+        per_worker: GPUs, and so replicas, for each; by default as many as all can have.
+
     Raises:
-        LaunchError: There are fewer GPUs than workers.
+        LaunchError: The GPUs do not go round.
 
     Example:
         >>> from tfscale.launch.gpus import divide_gpus
         >>> divide_gpus(["0", "1", "2", "3", "4"], 2)
         ['0,1', '2,3']
     """
-    if not gpus:
+    if not gpus and per_worker in (None, 1):
         return [None] * num_workers
+    if not gpus:
+        raise LaunchError(
+            f"A worker on a host without GPUs must have one replica: TensorFlow joins one CPU of each worker.\n"
+            f"Received: --replicas-per-worker {per_worker}. Raise --workers instead, or call "
+            f"tfscale.simulate_replicas({per_worker}) in a script of one worker."
+        )
     # Every worker must have the same number of replicas: TensorFlow counts on it.
-    share = len(gpus) // num_workers
+    share = per_worker or len(gpus) // num_workers
+    if share * num_workers > len(gpus):
+        raise LaunchError(
+            f"The workers of this host must fit on its {len(gpus)} GPU(s), {','.join(gpus)}.\n"
+            f"Received: {num_workers} worker(s) with {share} GPU(s) each. "
+            f"Lower --replicas-per-worker, or start fewer workers."
+        )
     if share == 0:
         raise LaunchError(
             f"Each worker on a host with GPUs must get one at least.\n"

@@ -11,6 +11,7 @@ from tfscale.errors import LaunchError
 _OF_STARTING = {
     "hosts": None,
     "rank": None,
+    "replicas_per_worker": None,
     "cores_per_worker": None,
     "max_restarts": 0,
     "log_dir": None,

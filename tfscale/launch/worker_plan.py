@@ -44,11 +44,13 @@ class Resources:
         gpus: As `CUDA_VISIBLE_DEVICES` names them.
         cores: Their numbers.
         cores_per_worker: Cores for each; None divides all.
+        replicas_per_worker: GPUs for each; None divides all.
     """
 
     gpus: tuple[str, ...]
     cores: tuple[int, ...]
     cores_per_worker: int | None = None
+    replicas_per_worker: int | None = None
 
 
 def plan_workers(
@@ -71,7 +73,7 @@ def plan_workers(
         ClusterError: An address is malformed, or occurs twice.
         LaunchError: The GPUs or cores do not go round.
     """
-    gpus = divide_gpus(resources.gpus, len(ranks))
+    gpus = divide_gpus(resources.gpus, len(ranks), resources.replicas_per_worker)
     # One worker that has the host for itself runs as it would without a launcher.
     alone = len(ranks) == 1 and resources.cores_per_worker is None
     cores = divide_cores(resources.cores, len(ranks), resources.cores_per_worker)
