@@ -4,4 +4,4 @@
 4 and 8 replicas, re-derived and not, and prints and draws how far each comes.
 """
 
-EPOCHS = 30
+EPOCHS = 40

@@ -1,7 +1,7 @@
 """What is trained: handwritten digits, a small network, four recipes tuned for one replica.
 
-The rates are the best of 0.02, 0.05, 0.1 (SGD) and 0.004, 0.008, 0.016 (AdamW) on one replica, by test loss, with seeds
-that no run here has.
+The rates are half of the best of 0.02, 0.05, 0.1 (SGD) and 0.004, 0.008, 0.016 (AdamW) on one replica, by test loss, with
+seeds that no run here has: at the best rate, the reference is at the edge of what it bears, and no rule can raise it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ NUM_STEPS = EPOCHS * -(-NUM_TRAIN // PER_REPLICA_BATCH)
 
 
 class Digits(NamedTuple):
-    """Images `[examples, 64]` from 0 to 1 and their labels; the same split always."""
+    """Images `[examples, 64]` from 0 to 1, and their labels."""
 
     train: tuple[np.ndarray, np.ndarray]
     test: tuple[np.ndarray, np.ndarray]
 
 
-def load() -> Digits:
-    """Loads scikit-learn's digits, mixed once."""
+def load(seed: int) -> Digits:
+    """Loads scikit-learn's digits, divided by the seed: what holds for one division alone is not what is asked."""
     data = load_digits()
-    order = np.random.default_rng(0).permutation(len(data.target))
+    order = np.random.default_rng(seed).permutation(len(data.target))
     images, labels = (data.data / 16)[order].astype("float32"), data.target[order]
     return Digits((images[:NUM_TRAIN], labels[:NUM_TRAIN]), (images[NUM_TRAIN:], labels[NUM_TRAIN:]))
 
@@ -65,8 +65,8 @@ def adamw(schedule: Any) -> keras.optimizers.Optimizer:
 
 
 RECIPES: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
-    "SGD, cosine": lambda: sgd(cosine(0.1)),
-    "SGD, step decay": lambda: sgd(step_decay(0.1)),
-    "AdamW, cosine": lambda: adamw(cosine(0.016)),
-    "AdamW, step decay": lambda: adamw(step_decay(0.016)),
+    "SGD, cosine": lambda: sgd(cosine(0.05)),
+    "SGD, step decay": lambda: sgd(step_decay(0.05)),
+    "AdamW, cosine": lambda: adamw(cosine(0.008)),
+    "AdamW, step decay": lambda: adamw(step_decay(0.008)),
 }
