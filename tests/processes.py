@@ -137,7 +137,8 @@ def _started(directory: Path, target: str, args: tuple[Any, ...], env: dict[str,
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.processes", str(directory)],
             cwd=ROOT,
-            env={**inherited, "CUDA_VISIBLE_DEVICES": "-1", **env},
+            # Each process is told its directory by its arguments.
+            env={**inherited, "CUDA_VISIBLE_DEVICES": "-1", "TFSCALE_COMPARE_ARGUMENTS": "0", **env},
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -57,7 +57,8 @@ class DataParallel:
             smaller than the number of replicas.
         ScalingError: When the rule or the warm-up is none of the above.
         DeviceError: For unknown devices, or a strategy that is not mirrored.
-        ClusterError: When the environment describes a cluster by halves.
+        ClusterError: When the environment describes a cluster by halves, or the workers do not meet or agree; see
+            `make_strategy`.
 
     Example:
         >>> import keras, tfscale
@@ -105,7 +106,13 @@ class DataParallel:
                 "`devices` and `strategy` exclude each other: a strategy has its devices.\n"
                 f"Received: devices={devices!r} and a {type(strategy).__name__}. Leave one of them out."
             )
-        self._strategy = make_strategy(devices) if strategy is None else adopt_strategy(strategy)
+        batches = {
+            "per_replica_batch": per_replica_batch,
+            "global_batch": global_batch,
+            "reference_batch": reference_batch,
+        }
+        given = {**batches, "batch_norm": batch_norm, "seed": seed}
+        self._strategy = make_strategy(devices, agree_on=given) if strategy is None else adopt_strategy(strategy)
         plan = BatchPlan(
             per_replica_batch=per_replica_batch,
             global_batch=global_batch,

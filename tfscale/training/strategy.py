@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfscale.cluster import ClusterSpec, resolve_cluster
+from tfscale.cluster.deadline import read_timeout_s
+from tfscale.cluster.preflight import gather_facts, meet
 from tfscale.errors import DeviceError
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import set_communication_options
@@ -64,11 +67,16 @@ def make_strategy(
     communication: str = "auto",
     bytes_per_pack: int | None = None,
     timeout_s: float | None = None,
+    agree_on: Mapping[str, Any] | None = None,
 ) -> tf.distribute.Strategy:
     """Makes the strategy for the devices of this process and the workers of its job.
 
     The result is TensorFlow's own `MirroredStrategy` or `MultiWorkerMirroredStrategy`, set up so that conditional
     updates work and a global batch is split over the replicas to the row.
+
+    Before TensorFlow's server starts, which would wait for a missing worker for ever, all workers of the job meet:
+    each must reach all others, and they must agree on the list of workers, their devices, the versions of tfscale,
+    TensorFlow, Keras and Python, a hash of the script's arguments, and `agree_on`. That happens once per process.
 
     Args:
         devices: `"auto"` (every GPU, else every logical CPU), a number, or device names. A job of several workers
@@ -76,14 +84,17 @@ def make_strategy(
         cluster: Who is in the job; by default `resolve_cluster()`.
         communication: `"auto"`, `"nccl"` or `"ring"`; see `choose_communication`.
         bytes_per_pack: Gradients are sent in packs of about this size; None sends one pack.
-        timeout_s: Seconds that a collective waits for its peers before the step fails; None waits for ever.
+        timeout_s: Seconds within which all workers must have met; by default `TFSCALE_TIMEOUT_S`, or 120. 0 starts
+            TensorFlow at once.
+        agree_on: What else must be equal on all workers, by name; `DataParallel` gives its batches and its seed.
 
     Returns:
         A strategy; `isinstance` of TensorFlow's class holds. The same arguments give the same object.
 
     Raises:
         DeviceError: When devices are unknown, mixed, or cannot be chosen for a job of several workers.
-        ClusterError: When the environment describes a cluster by halves.
+        ClusterError: When the environment describes a cluster by halves, this worker's port is in use, or the workers
+            did not meet: the message names the worker, and what is wrong with it.
         VersionError: When tfscale was not tested with the installed Keras or TensorFlow.
 
     Example:
@@ -101,7 +112,8 @@ def make_strategy(
         virtual_gpus=_has_virtual_gpus(),
         requested=communication,
     )
-    key = (cluster, tuple(names), choice.implementation, bytes_per_pack, timeout_s)
+    key = (cluster, tuple(names), choice.implementation, bytes_per_pack)
+    timeout_s = read_timeout_s(timeout_s, os.environ)
     if key not in _MADE:
         _log.info(
             "%d worker(s) (from %s), each with %s; collectives: %s, because %s",
@@ -113,15 +125,21 @@ def make_strategy(
         )
         options = tf.distribute.experimental.CommunicationOptions(
             bytes_per_pack=bytes_per_pack or 0,
-            timeout_seconds=timeout_s,
             implementation=_IMPLEMENTATIONS[choice.implementation],
         )
+        if timeout_s and cluster.num_workers > 1 and not _SERVING:
+            kinds = f"{len(names)} x {names[0].split(':')[0]}"
+            facts = {"devices": kinds, "communication": choice.implementation, **(agree_on or {})}
+            own = gather_facts(sys.argv, os.environ)
+            meet(cluster, {**own, **{name: str(value) for name, value in facts.items()}}, timeout_s=timeout_s)
         _MADE[key] = adopt_strategy(_new_strategy(cluster, names, options))
     return _MADE[key]
 
 
 # TensorFlow's collectives fail when two strategies of one process share devices.
 _MADE: dict[Any, tf.distribute.Strategy] = {}
+# Strategies whose workers TensorFlow's server connects: it holds the port on which they would meet.
+_SERVING: list[tf.distribute.Strategy] = []
 
 
 def _new_strategy(cluster: ClusterSpec, names: Sequence[str], options: Any) -> tf.distribute.Strategy:
@@ -149,6 +167,8 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
             f"Received: {type(strategy).__name__}. Leave `strategy` out to have the right one made."
         )
     if not _tf_private.runs_without_merge_call(strategy):
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            _SERVING.append(strategy)
         _tf_private.update_without_merge_call(strategy)
         distribute_global_batches(strategy)
     return strategy

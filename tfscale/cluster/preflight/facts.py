@@ -1,0 +1,75 @@
+"""What must be equal on all workers, and what is not?"""
+
+import hashlib
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+
+COMPARE_ARGUMENTS = "TFSCALE_COMPARE_ARGUMENTS"
+ARGUMENTS = "script arguments"
+WORKERS = "list of workers"
+
+# TensorFlow has several names; the first that is installed is the one that is imported.
+_PACKAGES = {
+    "tfscale": ("tfscale",),
+    "TensorFlow": ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu"),
+    "Keras": ("keras", "keras-nightly"),
+}
+_SHOWN_CHARACTERS = 300
+
+
+def gather_facts(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns what every worker knows of itself before it loads TensorFlow, by name.
+
+    Args:
+        argv: The script and its arguments. Only their number and a hash are told: they may hold secrets.
+        environ: `TFSCALE_COMPARE_ARGUMENTS=0` leaves the arguments out, for scripts that are told their rank by them.
+
+    Example:
+        >>> from tfscale.cluster.preflight import gather_facts
+        >>> sorted(gather_facts(["train.py"], {}))
+        ['Keras', 'Python', 'TensorFlow', 'script arguments', 'tfscale']
+    """
+    facts = {name: installed_version(name) or "not installed" for name in _PACKAGES}
+    # The last part of a version changes nothing between workers.
+    facts["Python"] = ".".join(platform.python_version_tuple()[:2])
+    if environ.get(COMPARE_ARGUMENTS) != "0":
+        digest = hashlib.sha256("\0".join(argv[1:]).encode(errors="surrogateescape")).hexdigest()
+        facts[ARGUMENTS] = f"{len(argv[1:])} with hash {digest[:12]}"
+    return facts
+
+
+def installed_version(package: str) -> str | None:
+    """Returns the version of "tfscale", "TensorFlow" or "Keras" without importing it; None where it is missing."""
+    for name in _PACKAGES[package]:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def describe_workers(workers: Sequence[str]) -> str:
+    """Returns the list of workers, short enough for a message, and different for different lists."""
+    text = ", ".join(workers)
+    if len(text) <= _SHOWN_CHARACTERS:
+        return f"[{text}]"
+    return f"[{text[:_SHOWN_CHARACTERS]} ...], {len(workers)} in all, hash {hash_workers(workers)}"
+
+
+def hash_workers(workers: Sequence[str]) -> str:
+    """Returns what tells this list of workers from others."""
+    return hashlib.sha256("\0".join(workers).encode()).hexdigest()[:16]
+
+
+def find_disagreements(own: Mapping[str, str], others: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Returns name, the other's value and the own value of each fact that differs; a missing one shows as "not given".
+
+    Example:
+        >>> from tfscale.cluster.preflight.facts import find_disagreements
+        >>> find_disagreements({"seed": "1", "Keras": "3.15.1"}, {"seed": "2", "Keras": "3.15.1"})
+        [('seed', '2', '1')]
+    """
+    names = [*own, *(name for name in others if name not in own)]
+    pairs = [(name, others.get(name, "not given"), own.get(name, "not given")) for name in names]
+    return [(name, other, mine) for name, other, mine in pairs if other != mine]

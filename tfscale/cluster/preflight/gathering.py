@@ -1,0 +1,176 @@
+"""What does the chief know of the other workers?"""
+
+import contextlib
+import selectors
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfscale.cluster.preflight.connection import Connection, ConnectionEndedError
+from tfscale.cluster.preflight.facts import ARGUMENTS, COMPARE_ARGUMENTS, find_disagreements
+from tfscale.cluster.preflight.reasons import Reason
+from tfscale.cluster.spec import ClusterSpec
+
+# So that all are told, and all that differ are named.
+_SETTLE_S = 1.0
+_SHOWN = 5
+
+
+class Gathering:
+    """The workers that have come to the chief.
+
+    Args:
+        spec: The job; this worker is its chief.
+        facts: The chief's.
+        clock: Seconds, from anywhere.
+    """
+
+    def __init__(self, spec: ClusterSpec, facts: Mapping[str, str], clock: Callable[[], float]):
+        self._spec = spec
+        self._facts = facts
+        self._clock = clock
+        self._selector: selectors.BaseSelector | None = None
+        self._disagreements: dict[int, list[tuple[str, str, str]]] = {}
+        self._reach: dict[int, Mapping[str, str]] = {}
+        self._duplicates: list[Connection] = []
+        self._closed: set[int] = set()
+        self._closing = False
+        self._trouble = ""
+        self._trouble_s = 0.0
+        self.members: dict[int, Connection] = {}
+        self.late = False
+        """Whether a worker's time is up."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all are there, and each reaches all others."""
+        ranks = set(range(self._spec.num_workers))
+        reaching = {rank for rank, absent in self._reach.items() if not absent}
+        return not self._disagreements and ranks == {0, *self.members} == reaching
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody listens any more."""
+        return self._closing and self._closed == self.members.keys()
+
+    def admit(self, connection: Connection, greeting: Mapping[str, Any], selector: selectors.BaseSelector) -> None:
+        """Takes in a worker that says who it is."""
+        rank, facts, token = greeting.get("rank"), greeting["facts"], greeting.get("token")
+        self._selector = selector
+        if not isinstance(rank, int) or isinstance(rank, bool) or not isinstance(token, str):
+            connection.close()
+            return
+        if rank in self.members or rank == 0:
+            self._duplicates.append(connection)
+            self._complain(
+                f"Every worker must have a rank of its own.\n"
+                f"Received: two processes that say they are worker {rank}. Give one of them another rank, or end the "
+                f"one of an earlier attempt."
+            )
+            return
+        connection.expires_s = None
+        facts = {str(name)[:100]: str(value)[:1000] for name, value in facts.items()}
+        differing = find_disagreements(self._facts, facts)
+        if differing:
+            self._disagreements[rank] = differing
+            self._complain(self._describe_disagreements())
+        self.members[rank] = connection
+        selector.register(connection.socket, selectors.EVENT_READ, lambda: self._on_message(rank, connection))
+
+    def note_reach(self, rank: int, absent: Mapping[int, Reason]) -> None:
+        """Notes whom a worker does not reach."""
+        self._reach[rank] = {str(each): reason.text for each, reason in absent.items()}
+
+    def trouble(self) -> str:
+        """Returns why the job cannot start; nothing while it may, or while others may still come to be told."""
+        if not self._trouble:
+            return ""
+        is_settled = self._clock() - self._trouble_s > _SETTLE_S
+        return self._trouble if is_settled or len(self.members) >= self._spec.num_workers - 1 else ""
+
+    def describe_unreached(self) -> str:
+        """Returns the message for workers that are there but do not reach each other; nothing where all do."""
+        lines = [
+            f"worker {rank} ({self._spec.workers[rank]}) does not reach worker {other} "
+            f"({self._spec.workers[int(other)]}): {text}"
+            for rank, absent in self._reach.items()
+            if rank in self.members
+            for other, text in absent.items()
+            if other.isdecimal() and int(other) < self._spec.num_workers
+        ]
+        if not lines:
+            return ""
+        return (
+            f"Every worker must reach all others.\nReceived: {'; '.join(lines[:_SHOWN])}. "
+            f"Check firewalls and host names between those hosts."
+        )
+
+    def ask_to_close(self) -> None:
+        """Has every worker give its port free."""
+        self._closing = True
+        self.send_all(close=True)
+
+    def send_all(self, **message: Any) -> None:
+        """Sends a message to every worker that is there."""
+        for connection in (*self.members.values(), *self._duplicates):
+            with contextlib.suppress(ConnectionEndedError):
+                connection.send(**message)
+
+    def close(self) -> None:
+        """Ends every connection."""
+        for connection in (*self.members.values(), *self._duplicates):
+            connection.close()
+
+    def _on_message(self, rank: int, connection: Connection) -> None:
+        try:
+            messages = connection.receive()
+        except ConnectionEndedError:
+            self._forget(rank, connection)
+            return
+        for message in messages:
+            if isinstance(message.get("absent"), dict):
+                self._reach[rank] = {str(other): str(text)[:300] for other, text in message["absent"].items()}
+            elif isinstance(message.get("stop"), str):
+                self._complain(message["stop"][:8000])
+            elif message.get("closed"):
+                self._closed.add(rank)
+            elif message.get("late"):
+                self.late = True
+
+    def _forget(self, rank: int, connection: Connection) -> None:
+        """A worker that leaves before all are there may come again: it is missing, no more."""
+        if self._selector is not None:
+            self._selector.unregister(connection.socket)
+        connection.close()
+        del self.members[rank]
+        self._reach.pop(rank, None)
+        if self._closing:
+            self._complain(
+                f"All workers must stay until training starts.\n"
+                f"Received: worker {rank} ({self._spec.workers[rank]}) has left. Its own output says why."
+            )
+            self._trouble_s = 0.0
+
+    def _complain(self, message: str) -> None:
+        if not self._trouble:
+            self._trouble_s = self._clock()
+        if not self._trouble or self._disagreements:
+            self._trouble = message
+
+    def _describe_disagreements(self) -> str:
+        workers = self._spec.workers
+        lines = [
+            f"{name}: {other} on worker {rank}{self._address(rank)}, {own} on worker 0 ({workers[0]})"
+            for rank, differing in sorted(self._disagreements.items())
+            for name, other, own in differing
+        ]
+        more = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+        names = {name for differing in self._disagreements.values() for name, _, _ in differing}
+        way_out = "Start every worker with the same command, settings and installed versions"
+        if ARGUMENTS in names:
+            way_out += f"; where arguments are meant to differ, set {COMPARE_ARGUMENTS}=0 for all"
+        return (
+            f"All workers must agree before training starts.\nReceived: {'; '.join(lines[:_SHOWN])}{more}. {way_out}."
+        )
+
+    def _address(self, rank: int) -> str:
+        return f" ({self._spec.workers[rank]})" if 0 <= rank < self._spec.num_workers else ""
