@@ -297,7 +297,7 @@ class Meeting:
                 return unreached
         if not absent:
             return (
-                f"Worker 0 ({self._spec.workers[0]}) must say within {self._timeout_s:g} s that all workers are there.\n"
+                f"Worker 0 ({self._spec.workers[0]}) must say within {self._timeout_s:g} s that all are there.\n"
                 f"Received: nothing, though this worker reaches all others. Read its output."
             )
         return describe_absence(self._spec.rank, self._spec.workers, absent, self._timeout_s)

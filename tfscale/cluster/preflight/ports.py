@@ -71,8 +71,8 @@ def _describe(error: OSError, port: int, whose: str) -> str:
     holders = find_holders(port)
     if any(holder.pid == os.getpid() for holder in holders):
         return (
-            f"{rule}\nReceived: this very process listens on {holders[0].address} already, as it does once it trains in "
-            f"a cluster. Make the strategy once, and pass it on: DataParallel(strategy=...)."
+            f"{rule}\nReceived: this very process listens on {holders[0].address}, as it does once it trains in a "
+            f"cluster. Make the strategy once, and pass it on: DataParallel(strategy=...)."
         )
     named = "; ".join(map(str, holders)) or "another process"
     return f"{rule}\nReceived: it is in use by {named}. Wait for that job or end it, or {way_out}."

@@ -64,7 +64,7 @@ def failed_connect(number: int) -> Reason:
     if number == errno.ECONNREFUSED:
         return Reason(
             "connection refused, nothing listens there",
-            "Start it, or read its output: it may have ended.",
+            "Start it, or read its output.",
         )
     if number == errno.ETIMEDOUT:
         return NO_ANSWER
@@ -84,7 +84,7 @@ def describe_absence(own_rank: int, workers: tuple[str, ...], absent: dict[int, 
         >>> from tfscale.cluster.preflight.reasons import describe_absence, failed_connect
         >>> print(describe_absence(0, ("a:1", "b:1", "c:1"), {2: failed_connect(111)}, 60))
         Worker 2 (c:1) did not answer within 60 s; worker 1 did.
-        Received by worker 0 (a:1): connection refused, nothing listens there. Start it, or read its output: it may have ended.
+        Received by worker 0 (a:1): connection refused, nothing listens there. Start it, or read its output.
     """
     others = [rank for rank in range(len(workers)) if rank not in absent and rank != own_rank]
     who = ", ".join(f"{rank} ({workers[rank]})" for rank in list(absent)[:_SHOWN])
