@@ -23,6 +23,7 @@ from tfscale.training.data.dataset import GlobalDataset
 from tfscale.training.inputs import worker_rank
 from tfscale.training.model import prepare
 from tfscale.training.rederived import rederive_optimizer, rederive_schedule
+from tfscale.training.steps_per_call import check_steps_per_execution
 from tfscale.training.strategy import adopt_strategy, make_strategy
 
 
@@ -50,6 +51,10 @@ class DataParallel:
             reference run.
         devices: As `make_strategy`.
         strategy: A strategy of one's own, in place of `devices`.
+        steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call of the compiled function, as
+            many as it needs for the host's share of the time to fall under 2 % (exact). Callbacks for batches are
+            called once per call, with its last step, up to a second late. A number given to `compile` goes before;
+            None leaves it at that.
         seed: Seeds Python, NumPy and Keras before the model is built, for a reproducible run; None leaves them alone.
 
     Raises:
@@ -97,8 +102,10 @@ class DataParallel:
         batch_norm: str = "auto",
         devices: str | int | Sequence[str] = "auto",
         strategy: tf.distribute.Strategy | None = None,
+        steps_per_execution: str | None = None,
         seed: int | None = None,
     ):
+        check_steps_per_execution(steps_per_execution)
         _check_batches(per_replica_batch, global_batch)
         choose_batch_norm(batch_norm, per_replica_batch=1, reference_batch=1)
         if strategy is not None and devices != "auto":
@@ -120,6 +127,7 @@ class DataParallel:
             reference_batch=reference_batch,
         )
         self._seed = seed
+        self._steps_per_execution = steps_per_execution
         self._growth = BatchGrowth(plan, rule, warmup_epochs, examples_per_epoch)
         self._batch_norm = choose_batch_norm(
             batch_norm,
@@ -179,6 +187,7 @@ class DataParallel:
             global_batch=self.global_batch,
             batch_norm=self._batch_norm,
             batch_ratio=self.batch_ratio,
+            steps_per_execution=self._steps_per_execution,
         )
         self._models.add(prepared)
         return prepared

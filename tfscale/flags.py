@@ -19,8 +19,9 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
     """Defines one absl flag for each argument of `DataParallel`.
 
     `--per_replica_batch`, `--global_batch`, `--reference_batch`, `--examples_per_epoch`, `--scaling_rule`,
-    `--warmup_epochs`, `--batch_norm`, `--devices`, `--seed`; and `--simulate_replicas` for N logical CPUs. A strategy
-    of one's own is no flag: give it to `data_parallel`. Loads no TensorFlow.
+    `--warmup_epochs`, `--batch_norm`, `--devices`, `--steps_per_execution`, `--seed`; and
+    `--simulate_replicas` for N logical CPUs. A strategy of one's own is no flag: give it to `data_parallel`. Loads no
+    TensorFlow.
 
     Args:
         flag_values: Where to define them.
@@ -56,7 +57,7 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
         "warmup_epochs": "Epochs over which the rate rises from the reference rate, or 'auto'.",
         "devices": "'auto', a number, or names with commas between, such as GPU:0,GPU:1.",
     }
-    unknown = defaults.keys() - {*integers, *enums, *strings, "seed"}
+    unknown = defaults.keys() - {*integers, *enums, *strings, "steps_per_execution", "seed"}
     if unknown:
         raise TypeError(f"`defaults` must be for flags that are defined here.\nReceived: {', '.join(sorted(unknown))}.")
     for name, text in integers.items():
@@ -64,6 +65,10 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
     flags.DEFINE_integer("seed", defaults.get("seed"), seed, flag_values=flag_values)
     for name, (values, text) in enums.items():
         flags.DEFINE_enum(name, defaults.get(name, "auto"), values, text, flag_values=flag_values)
+    calls = "Steps per call of the compiled function, as many as are good; by default what `compile` says."
+    flags.DEFINE_enum(
+        "steps_per_execution", defaults.get("steps_per_execution"), ("auto",), calls, flag_values=flag_values
+    )
     for name, text in strings.items():
         flags.DEFINE_string(name, str(defaults.get(name, "auto")), text, flag_values=flag_values)
 
@@ -99,7 +104,7 @@ def data_parallel(*, flag_values: flags.FlagValues = flags.FLAGS, **arguments: A
 
 
 def _arguments(values: flags.FlagValues) -> dict[str, Any]:
-    names = (*_BATCHES, "reference_batch", "examples_per_epoch", "batch_norm", "seed")
+    names = (*_BATCHES, "reference_batch", "examples_per_epoch", "batch_norm", "steps_per_execution", "seed")
     found = {name: values[name].value for name in names}
     on_command_line = [name for name in _BATCHES if values[name].present]
     if len(on_command_line) == 1:

@@ -49,6 +49,7 @@ class Case:
         batch_norm: The same.
         tolerance: Largest relative difference of any array. Other than the default, the case says why.
         tolerances: The same for single quantities.
+        options: Other arguments of its `DataParallel`.
     """
 
     run: Script
@@ -57,6 +58,7 @@ class Case:
     batch_norm: str = "auto"
     tolerance: float = TOLERANCE
     tolerances: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def fitting(

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tests.training.contract import Case, Outcome, fitting, flat_arrays
+from tests.training.contract import Case, Outcome, fitting, flat_arrays, observe_fit
 from tests.training.models import (
     FEWER_THAN_REPLICAS,
     LABELS,
@@ -125,6 +125,20 @@ def _reduced_rate(dp: Any) -> Outcome:
     }
 
 
+def _chosen_steps() -> Case:
+    """How many steps a call takes depends on the machine, and so do the batches that there are logs of."""
+
+    def run(dp: Any) -> Outcome:
+        with dp.scope():
+            model = dp.prepare(normalised())
+            model.compile(**classifying(adam)())
+        outcome = observe_fit(model, {**labelled(245)(), "validation_data": (X, LABELS)}, epochs=8, evaluated=True)
+        del outcome["batch logs"]
+        return outcome
+
+    return Case(run, options={"steps_per_execution": "auto"})
+
+
 CASES: dict[str, Case] = {
     "clipnorm": updating(lambda: sgd(clipnorm=0.05)),
     "global_clipnorm": updating(lambda: adam(global_clipnorm=0.05)),
@@ -148,6 +162,7 @@ CASES: dict[str, Case] = {
     "steps_per_execution longer than the epoch": fitting(
         mlp, classifying(steps_per_execution=32), labelled(), evaluated=True
     ),
+    "steps_per_execution, chosen": _chosen_steps(),
     "steps_per_execution and accumulation": fitting(
         mlp,
         classifying(lambda: sgd(gradient_accumulation_steps=3), steps_per_execution=4),

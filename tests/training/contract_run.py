@@ -155,7 +155,8 @@ def run_one(name: str, case: Any, strategy: Any, references: Path) -> Result:
 
     try:
         expected = reference_of(name, case, references)
-        dp = tfscale.DataParallel(global_batch=case.global_batch, strategy=strategy, batch_norm=case.batch_norm)
+        arguments = {"global_batch": case.global_batch, "batch_norm": case.batch_norm, **case.options}
+        dp = tfscale.DataParallel(strategy=strategy, **arguments)
         return Result(differences(run_seeded(case.run, dp), expected))
     except Exception:
         return Result({}, traceback.format_exc())

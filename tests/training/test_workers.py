@@ -17,6 +17,7 @@ NAMES = (
     "accumulation and EMA, by hand",
     "EMA with overwriting",
     "steps_per_execution",
+    "steps_per_execution, chosen",
     "jit_compile",
     "run_eagerly",
     "masked sequence loss",

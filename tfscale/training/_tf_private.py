@@ -270,6 +270,17 @@ def replace_symbolic_build(model: keras.Model, build: Callable[..., None]) -> No
     model._maybe_symbolic_build = build
 
 
+def join_steps(epoch_iterator: Any, join: Callable[[Any, int | None], Any]) -> None:
+    """Lets `join(steps, num_steps)` say which steps of an epoch each call of the step function takes.
+
+    Why: Keras fixes the steps per call when `fit` begins, and goes on past `steps_per_epoch` where they do not
+    divide it.
+    Breaks first: tests/training/test_steps_per_call.py.
+    """
+    enumerate_steps = type(epoch_iterator)._enumerate_iterator.__get__(epoch_iterator)
+    epoch_iterator._enumerate_iterator = lambda: join(enumerate_steps(), epoch_iterator.num_batches)
+
+
 def restored_epoch(model: keras.Model) -> int:
     """The epoch at which a callback such as `BackupAndRestore` lets `fit` go on; 0 when none does.
 

@@ -20,6 +20,7 @@ from tfscale.training.inputs import (
     own_parts,
     unsplit_batch,
 )
+from tfscale.training.steps_per_call import StepsPerCall
 from tfscale.training.xla import run_compiled
 
 Logs = dict[str, Any]
@@ -37,6 +38,9 @@ class StepRunner:
         self._model = model
         self._strategy = strategy
         self._replicas: LocalReplicas = local_replicas(strategy)
+        self.steps_of_call: StepsPerCall | None = None
+        """How many steps the next call of a train or test function takes; None for what `compile` says."""
+        self._count: tuple[int, tf.Tensor] | None = None
 
     def logging_function(
         self, replica_step: Callable[[ReplicaBatch], Any], make_logs: Callable[[Any], Logs]
@@ -53,10 +57,10 @@ class StepRunner:
             return self._first_replica(self._run(replica_step, batch))
 
         @tf.autograph.experimental.do_not_convert
-        def steps(iterator: Any) -> Logs:
-            if self._model.steps_per_execution == 1:
+        def steps(iterator: Any, count: tf.Tensor | None) -> Logs:
+            if count is None:
                 return make_logs(one_step(_next_batch(iterator)))
-            return make_logs(self._several_steps(one_step, iterator))
+            return make_logs(self._several_steps(one_step, iterator, count))
 
         @tf.autograph.experimental.do_not_convert
         def on_batch(batch: Any) -> Logs:
@@ -68,7 +72,7 @@ class StepRunner:
 
         def function(iterator: Any) -> Logs:
             if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
-                return steps(iterator)
+                return steps(iterator, self._num_steps())
             # `train_on_batch` and `test_on_batch` hand over a generator of one global batch.
             for batch in iterator:
                 logs = on_batch(_as_tensors(batch))
@@ -76,9 +80,17 @@ class StepRunner:
 
         return function
 
-    def _several_steps(self, one_step: Callable[[Any], Any], iterator: Any) -> Any:
-        """Up to `steps_per_execution` steps; fewer at the end of the data, which ends the epoch as Keras expects."""
-        steps = self._model.steps_per_execution
+    def _num_steps(self) -> tf.Tensor | None:
+        """Steps of the next call; None for a function of one step. A Python number would be traced anew for each."""
+        count = self.steps_of_call.count if self.steps_of_call else self._model.steps_per_execution
+        if count == 1 and not self.steps_of_call:
+            return None
+        if self._count is None or self._count[0] != count:
+            self._count = count, tf.constant(count)
+        return self._count[1]
+
+    def _several_steps(self, one_step: Callable[[Any], Any], iterator: Any, steps: tf.Tensor) -> Any:
+        """Up to that many steps; fewer at the end of the data, which ends the epoch as Keras expects."""
         outputs = one_step(_next_batch(iterator))
 
         def body(index: tf.Tensor, batch: Any, *_: tf.Tensor) -> tuple[Any, ...]:
@@ -86,13 +98,18 @@ class StepRunner:
             following = tf.cond(index + 1 < steps, iterator.get_next_as_optional, lambda: batch)
             return (index + 1, following, *results)
 
-        loop = tf.while_loop(
-            lambda index, batch, *_: tf.logical_and(index < steps, batch.has_value()),
-            body,
-            (tf.constant(1), iterator.get_next_as_optional(), *tf.nest.flatten(outputs)),
-            parallel_iterations=1,
-        )
-        return tf.nest.pack_sequence_as(outputs, loop[2:])
+        def others() -> list[tf.Tensor]:
+            loop = tf.while_loop(
+                lambda index, batch, *_: tf.logical_and(index < steps, batch.has_value()),
+                body,
+                (tf.constant(1), iterator.get_next_as_optional(), *tf.nest.flatten(outputs)),
+                parallel_iterations=1,
+            )
+            return list(loop[2:])
+
+        # A call of one step must not take the batch of the next one.
+        results = tf.cond(steps > 1, others, lambda: tf.nest.flatten(outputs))
+        return tf.nest.pack_sequence_as(outputs, results)
 
     def predict_function(self) -> Callable[[Sequence[Any]], Any]:
         """A Keras predict function: takes a list of batches, returns the predictions of all their rows in order."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -32,6 +33,7 @@ from tfscale.training.functions import StepRunner
 from tfscale.training.losses import make_losses_global
 from tfscale.training.optimizers import accumulates, average_accumulators, innermost, reduce_gradients_once
 from tfscale.training.randomness import separate_random_streams
+from tfscale.training.steps_per_call import StepsPerCall, check_steps_per_execution, steps_per_call
 from tfscale.training.strategy import adopt_strategy
 from tfscale.training.xla import would_compile
 
@@ -43,6 +45,7 @@ def prepare(
     global_batch: int | None = None,
     batch_norm: str = "synchronized",
     batch_ratio: int | Fraction = 1,
+    steps_per_execution: str | None = None,
 ) -> keras.Model:
     """Makes `model` compute on N replicas what it computes on one.
 
@@ -56,6 +59,7 @@ def prepare(
         batch_norm: `"synchronized"` (as one replica) or `"local"`.
         batch_ratio: Global batch / reference batch. Unless it is 1, the moving averages of BatchNormalization get the
             momentum m^r, with which they remember as many examples; files keep the m of the recipe.
+        steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call; see `DataParallel`.
 
     Returns:
         `model`.
@@ -63,6 +67,7 @@ def prepare(
     Raises:
         ModelError: When `model` is no Keras model, or was created outside of the strategy's scope.
         DeviceError: When the strategy is of another kind.
+        BatchError: When `steps_per_execution` is neither.
 
     Example:
         >>> import keras, tfscale
@@ -74,7 +79,8 @@ def prepare(
     """
     adopt_strategy(strategy)
     _check_model(model, strategy)
-    PreparedModel(model, strategy, global_batch, batch_norm, batch_ratio).install()
+    check_steps_per_execution(steps_per_execution)
+    PreparedModel(model, strategy, global_batch, batch_norm, batch_ratio, steps_per_execution).install()
     return model
 
 
@@ -87,6 +93,7 @@ class PreparedModel:
         global_batch: Rows of a full training batch, or None.
         batch_norm: `"synchronized"` or `"local"`.
         batch_ratio: Global batch / reference batch.
+        steps_per_execution: "auto" or None.
     """
 
     def __init__(
@@ -96,12 +103,15 @@ class PreparedModel:
         global_batch: int | None,
         batch_norm: str,
         batch_ratio: int | Fraction = 1,
+        steps_per_execution: str | None = None,
     ):
         self._model = model
         self._strategy = strategy
         self._global_batch = global_batch
         self._batch_norm = batch_norm
         self._batch_ratio = batch_ratio
+        self._steps_per_execution = steps_per_execution
+        self._calls: weakref.WeakKeyDictionary[Any, StepsPerCall] = weakref.WeakKeyDictionary()
         self._runner = StepRunner(model, strategy)
         self._input_spec: Any = None
 
@@ -146,10 +156,28 @@ class PreparedModel:
 
     def build(self, iterator: Any = None, data_batch: Any = None) -> None:
         """Builds whatever the model still lacks, from the shapes of its data."""
+        if iterator is not None:
+            self._choose_calls(iterator)
         spec = data_batch if iterator is None else dataset_spec(_tf_private.distributed_dataset(iterator))
         self._input_spec = keras.utils.unpack_x_y_sample_weight(spec)[0]
         with self._strategy.scope():
             _tf_private.build_from_spec(self._model, spec)
+
+    def _choose_calls(self, epoch_iterator: Any) -> None:
+        """Lets each call of an epoch take as many steps as is good, unless `compile` was given a number."""
+        self._runner.steps_of_call = None
+        if self._steps_per_execution != "auto" or self._model.steps_per_execution != 1:
+            return
+        if epoch_iterator not in self._calls:
+            self._calls[epoch_iterator] = steps_per_call(self._strategy)
+            _tf_private.join_steps(epoch_iterator, functools.partial(self._calls_of, weakref.ref(epoch_iterator)))
+
+    def _calls_of(self, epoch_iterator: Any, steps: Any, num_steps: int | None) -> Iterator[Any]:
+        chosen = self._calls[epoch_iterator()]
+        for call in chosen.calls(steps, num_steps):
+            # Here and not before: `evaluate` may come between two calls of `fit`.
+            self._runner.steps_of_call = chosen
+            yield call
 
     def _with_settling(self, callbacks: Any) -> Any:
         """The user's callbacks, after the one that makes state equal on all replicas for them to save."""

@@ -1,0 +1,73 @@
+"""`fit` that chooses its steps per call; runs in a process of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+import tfscale
+
+
+class Traced(keras.layers.Layer):
+    """Counts how often it is traced for training."""
+
+    traces = 0
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if training:
+            type(self).traces += 1
+        return inputs
+
+
+class Calls(keras.callbacks.Callback):
+    """Notes the first and the last step of each call, by epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epochs: list[list[tuple[int, int]]] = []
+        self.traces: list[int] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epochs.append([])
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._begin = batch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.epochs[-1].append((self._begin, batch))
+        self.traces.append(Traced.traces)
+
+
+def calls(num_replicas: int) -> dict[str, Any]:
+    """What `fit` did, by question."""
+    tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(global_batch=8, steps_per_execution="auto")
+    x = np.random.default_rng(0).normal(size=(8 * 301, 3)).astype("float32")
+    y = x.sum(axis=1, keepdims=True)
+
+    def compiled(prepared: Any = dp, **arguments: Any) -> keras.Model:
+        with dp.scope():
+            model = prepared.prepare(keras.Sequential([keras.Input((3,)), Traced(), keras.layers.Dense(1)]))
+            model.compile("sgd", "mse", **arguments)
+        return model
+
+    noted = Calls()
+
+    def fit(model: keras.Model, **arguments: Any) -> list[list[tuple[int, int]]]:
+        noted.epochs.clear()
+        model.fit(x, y, verbose=0, callbacks=[noted], **arguments)
+        return list(noted.epochs)
+
+    model = compiled()
+    found: dict[str, Any] = {"num_steps": 301, "epochs": fit(model, epochs=3, validation_data=(x[:80], y[:80]))}
+    found["traces"] = noted.traces[0], noted.traces[-1]
+    before = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+    fit(model, epochs=1, steps_per_epoch=50)
+    found["iterations of 50 steps"] = int(keras.ops.convert_to_numpy(model.optimizer.iterations)) - before
+    found["compiled with 4"] = fit(compiled(steps_per_execution=4), steps_per_epoch=12)[0]
+    without = tfscale.DataParallel(global_batch=8, strategy=dp.strategy)
+    found["without"] = fit(compiled(without), steps_per_epoch=5)[0]
+    found["files"] = {"steps_per_execution": model.get_compile_config()["steps_per_execution"]}
+    return found
