@@ -1,7 +1,7 @@
 """What is trained: handwritten digits, a small network, four recipes tuned for one replica.
 
 The rates are half of the best of 0.02, 0.05, 0.1 (SGD) and 0.004, 0.008, 0.016 (AdamW) on one replica, by test loss,
-with seeds that no run here has: at the best rate the reference is at the edge of what it bears, and no rule may raise it.
+with seeds that no run here has: at the best rate the reference is at the edge of what it bears, and cannot be raised.
 """
 
 from __future__ import annotations

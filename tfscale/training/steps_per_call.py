@@ -1,8 +1,8 @@
 """How many steps does one call of the compiled step take, when tfscale is to choose?
 
 Between two calls the host is busy: callbacks, the logs, the call itself. A call of k steps takes `T(k) = h + k s`,
-where h is the host's part and s a step's, so the host's share is `h / T(k)`. k grows until that is small; but a callback
-hears of a step when its call ends, so a call must not last.
+where h is the host's part and s a step's, so the host's share is `h / T(k)`. k grows until that is small; but a
+callback hears of a step when its call ends, so a call must not last.
 """
 
 from __future__ import annotations
