@@ -20,6 +20,7 @@ NAMES = {
     "DataError",
     "DataParallel",
     "DeviceError",
+    "DriftError",
     "LaunchError",
     "LinearRule",
     "ModelError",
@@ -43,7 +44,7 @@ NAMES = {
 
 # Of the modules that are public themselves.
 MODULES = {
-    "callbacks": {"ReplicaScaling", "ScalingReport"},
+    "callbacks": {"DriftWatch", "ReplicaScaling", "ScalingReport", "StallWatch"},
     "flags": {"data_parallel", "define"},
 }
 

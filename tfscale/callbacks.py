@@ -1,6 +1,8 @@
 """Callbacks for `fit`; `DataParallel.callbacks` returns the sensible set of them."""
 
+from tfscale.training.callbacks.drift_watch import DriftWatch
 from tfscale.training.callbacks.replica_scaling import ReplicaScaling
 from tfscale.training.callbacks.scaling_report import ScalingReport
+from tfscale.training.callbacks.stall_watch import StallWatch
 
-__all__ = ["ReplicaScaling", "ScalingReport"]
+__all__ = ["DriftWatch", "ReplicaScaling", "ScalingReport", "StallWatch"]

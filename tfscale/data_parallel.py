@@ -17,10 +17,12 @@ import tensorflow as tf
 from tfscale.errors import BatchError, DeviceError
 from tfscale.scaling import BatchGrowth, BatchPlan, ScaledKnob, describe_growth
 from tfscale.training.batch_norm import batch_norm_knobs, choose_batch_norm
+from tfscale.training.callbacks.drift_watch import DriftWatch
 from tfscale.training.callbacks.scaling_report import ScalingReport
+from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.callbacks.step_counted import rederive_callbacks
 from tfscale.training.data.dataset import GlobalDataset
-from tfscale.training.inputs import worker_rank
+from tfscale.training.inputs import local_replicas, worker_rank
 from tfscale.training.model import prepare
 from tfscale.training.rederived import rederive_optimizer, rederive_schedule
 from tfscale.training.steps_per_call import check_steps_per_execution
@@ -282,14 +284,18 @@ class DataParallel:
                 Keras's own count in steps (`save_freq`, `update_freq`, `profile_batch`) is re-derived and listed.
 
         Returns:
-            `ScalingReport`, on the chief; or the callbacks given, the same objects.
+            `ScalingReport` on the chief, `DriftWatch` where there are several replicas, and `StallWatch` where there
+            are several workers; or the callbacks given, the same objects.
 
         Raises:
             ScalingError: When a given one counts batches in a way that cannot be re-derived.
         """
         if directory is None or isinstance(directory, str | os.PathLike):
             report = ScalingReport(self.plan, examples_per_epoch=self._growth.examples_per_epoch, directory=directory)
-            return [report] if self.is_chief else []
+            replicas = local_replicas(self._strategy)
+            watches: list[Any] = [DriftWatch()] if replicas.total > 1 else []
+            watches += [StallWatch()] if replicas.here < replicas.total else []
+            return [*([report] if self.is_chief else []), *watches]
         callbacks, knobs = rederive_callbacks(directory, self.batch_ratio)
         self._list(knobs)
         return callbacks

@@ -35,6 +35,10 @@ class DeviceError(TfscaleError, RuntimeError):
     """The devices or strategy asked for are absent, not supported, or asked for too late."""
 
 
+class DriftError(TfscaleError, RuntimeError):
+    """The weights of the replicas are no longer equal."""
+
+
 class LaunchError(TfscaleError, RuntimeError):
     """`tfscale launch` cannot start the workers as it was asked to on this system."""
 

@@ -144,10 +144,12 @@ def collectives(num_replicas: int, kind: str) -> dict[str, int]:
             "plain": sgd,
             "clipnorm": lambda: sgd(clipnorm=0.1),
             "accumulation": lambda: sgd(gradient_accumulation_steps=2),
+            "watched": sgd,
             "adascale": lambda: tfscale.AdaScaleSGD(0.1, reference_batch=8),
             "loss scale": lambda: keras.optimizers.LossScaleOptimizer(sgd()),
         }
-        model = _trained(dp, mlp, optimizers[kind])
+        watches = [tfscale.callbacks.DriftWatch(1)] if kind == "watched" else []
+        model = _trained(dp, mlp, optimizers[kind], callbacks=watches)
     x = TOKENS if kind == "sparse" else X
     model.evaluate(x, LABELS, batch_size=24, verbose=0)
     model.predict(x, batch_size=24, verbose=0)

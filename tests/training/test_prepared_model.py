@@ -15,6 +15,8 @@ COLLECTIVES = [
     (3, "clipnorm", 1, 1),
     (3, "loss scale", 1, 1),
     (3, "adascale", 1, 1),
+    # The checksums of weights travel along.
+    (3, "watched", 1, 1),
     # Forward and backward of the one layer.
     (3, "batch norm", 3, 1),
     # Metrics on every step; gradients in the branch of the update alone.

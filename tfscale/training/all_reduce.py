@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.training.progress import current_progress
 from tfscale.training.xla import refuse_collectives_inside_xla
 
 _OPTIONS: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -53,11 +54,16 @@ def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
     refuse_collectives_inside_xla()
     options = _OPTIONS.get(context.strategy)
     results: list[Any] = list(tensors)
+    progress = current_progress()
+    if progress is not None:
+        progress.arrive(results)
     for wire_dtype, indices in _by_wire_dtype(tensors).items():
         sent = [_cast(tensors[index], wire_dtype) for index in indices]
         received = context.all_reduce(tf.distribute.ReduceOp.SUM, sent, options)
         for index, value in zip(indices, received, strict=True):
             results[index] = _cast(value, tensors[index].dtype)
+    if progress is not None:
+        progress.leave(results)
     return results
 
 
@@ -90,7 +96,13 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     refuse_collectives_inside_xla()
     # Collectives carry numbers only.
     wire = tf.cast(rows, tf.int32) if rows.dtype == tf.bool else rows
-    return tf.cast(context.all_gather(wire, axis=0), rows.dtype)
+    progress = current_progress()
+    if progress is not None:
+        progress.arrive([wire])
+    gathered = tf.cast(context.all_gather(wire, axis=0), rows.dtype)
+    if progress is not None:
+        progress.leave([gathered])
+    return gathered
 
 
 def global_mean(local_mean: tf.Tensor, num_examples: Any) -> tf.Tensor:

@@ -61,6 +61,13 @@ def worker_rank(strategy: tf.distribute.Strategy) -> int:
     return resolver.task_id + (chiefs if resolver.task_type == "worker" else 0)
 
 
+def worker_addresses(strategy: tf.distribute.Strategy) -> list[str]:
+    """The address of each worker, by rank; "localhost" where there is but one."""
+    resolver = strategy.cluster_resolver
+    jobs = {} if resolver is None else resolver.cluster_spec().as_dict()
+    return [*jobs.get("chief", []), *jobs.get("worker", [])] or ["localhost"]
+
+
 def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = True) -> tuple[ReplicaBatch, ...]:
     """Splits a global batch into the batches of this process's replicas.
 

@@ -21,6 +21,7 @@ from tfscale.errors import DataError, ModelError
 from tfscale.training import _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
 from tfscale.training.data.distribution import (
     dataset_spec,
@@ -218,8 +219,12 @@ class PreparedModel:
 
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
-            with failing_together(self._strategy):
-                return self._call(name, method, signature.bind(*args, **kwargs))
+            arguments = signature.bind(*args, **kwargs)
+            try:
+                with failing_together(self._strategy):
+                    return self._call(name, method, arguments)
+            finally:
+                _stop_watching(arguments.arguments.get("callbacks"))
 
         return call
 
@@ -317,6 +322,14 @@ def _with_callback(callbacks: Any, added: keras.callbacks.Callback, *, first: bo
         return callbacks
     given = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else []
     return [added, *given] if first else [*given, added]
+
+
+def _stop_watching(callbacks: Any) -> None:
+    """Ends threads that `on_train_end` would have ended, had `fit` not failed."""
+    given = getattr(callbacks, "callbacks", callbacks)
+    for callback in given if isinstance(given, list | tuple) else [given]:
+        if isinstance(callback, StallWatch):
+            callback.stop()
 
 
 def _use_views(given: dict[str, Any]) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import _tf_private, metrics, optimizers
+from tfscale.training import _tf_private, checksums, metrics, optimizers
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.batch_norm import local_statistics
 from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.losses import global_loss_attributes
+from tfscale.training.progress import counting_reductions
 from tfscale.training.share import Share, agree_on_share, in_share, make_share
 from tfscale.training.xla import run_compiled
 
@@ -34,7 +35,8 @@ def train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> list
     Returns:
         The metric states summed over all replicas; `metrics.metric_results` makes logs of them.
     """
-    return _default_train_step(model, batch, _share_of(batch), local_statistics(model, batch_norm))
+    with counting_reductions(model):
+        return _default_train_step(model, batch, _share_of(batch), local_statistics(model, batch_norm))
 
 
 def test_step(model: keras.Model, batch: ReplicaBatch) -> list[tf.Tensor]:
@@ -50,10 +52,12 @@ def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> 
 
     Gradients are weighted and reduced where the user's step hands them to an optimizer.
     """
-    share = _share_of(batch)
-    with in_share(share._replace(weights_gradients=True)), _as_on_one_replica(model, share):
-        logs = model.train_step(batch.data)
-    return _global_logs(model, logs, share, local_statistics(model, batch_norm))
+    with counting_reductions(model):
+        share = _share_of(batch)
+        slots = checksums.sent_along(model)
+        with in_share(share._replace(weights_gradients=True)), _as_on_one_replica(model, share):
+            logs = model.train_step(batch.data)
+        return _global_logs(model, logs, share, local_statistics(model, batch_norm), slots)
 
 
 def own_test_step(model: keras.Model, batch: ReplicaBatch) -> Logs:
@@ -81,6 +85,8 @@ def _default_train_step(
     """Keras's own `train_step`, with one reduction that carries gradients, metric states and batch statistics."""
     optimizer = model.optimizer
     variables = model.trainable_weights
+    # Before the forward pass, in which local BatchNormalization lets the copies differ until the reduction.
+    slots = checksums.sent_along(model)
 
     def forward_and_backward() -> list[Any]:
         with tf.GradientTape() as tape:
@@ -92,15 +98,16 @@ def _default_train_step(
         gradients = run_compiled(model, forward_and_backward)
         if optimizers.accumulates(optimizer):
             optimizer.apply(gradients, variables)
-            return _reduce_states(model, share, statistics)
+            return _reduce_states(model, share, statistics, slots)
         states = metrics.local_metric_states(model)
         shared = [_weighted(variable, share) for variable in statistics]
         reduced, others = optimizers.reduce_together(
-            optimizer, gradients, [*states, *shared], scale=optimizer.scale_loss(1.0)
+            optimizer, gradients, [*states, *slots, *shared], scale=optimizer.scale_loss(1.0)
         )
         with optimizers.gradients_reduced():
             optimizer.apply(reduced, variables)
-        _assign(statistics, others[len(states) :])
+        checksums.received(model, others[len(states) : len(states) + len(slots)])
+        _assign(statistics, others[len(states) + len(slots) :])
         return others[: len(states)]
 
 
@@ -129,11 +136,14 @@ def _mean_entry(loss: tf.Tensor, share: Share) -> tf.Tensor:
     return tf.math.divide_no_nan(tf.reduce_sum(own), tf.cast(tf.size(own), own.dtype))
 
 
-def _reduce_states(model: keras.Model, share: Share, statistics: Sequence[keras.Variable]) -> list[tf.Tensor]:
+def _reduce_states(
+    model: keras.Model, share: Share, statistics: Sequence[keras.Variable], slots: Sequence[tf.Tensor] = ()
+) -> list[tf.Tensor]:
     """Metric states and batch statistics alone: what evaluation, and a user's own `train_step`, still have to send."""
     states = metrics.local_metric_states(model)
-    reduced = all_reduce_sum([*states, *(_weighted(variable, share) for variable in statistics)])
-    _assign(statistics, reduced[len(states) :])
+    reduced = all_reduce_sum([*states, *slots, *(_weighted(variable, share) for variable in statistics)])
+    checksums.received(model, reduced[len(states) : len(states) + len(slots)])
+    _assign(statistics, reduced[len(states) + len(slots) :])
     return reduced[: len(states)]
 
 
@@ -154,9 +164,15 @@ def _as_on_one_replica(model: keras.Model, share: Share) -> Iterator[None]:
         yield
 
 
-def _global_logs(model: keras.Model, logs: Any, share: Share, statistics: Sequence[keras.Variable]) -> Logs:
+def _global_logs(
+    model: keras.Model,
+    logs: Any,
+    share: Share,
+    statistics: Sequence[keras.Variable],
+    slots: Sequence[tf.Tensor] = (),
+) -> Logs:
     """Metrics from their states over all replicas, anything else averaged over all examples."""
-    states = _reduce_states(model, share, statistics)
+    states = _reduce_states(model, share, statistics, slots)
     with metrics.using_states(model, states):
         results = {metric.name: metric.result() for metric in model.metrics} | model.get_metrics_result()
     logs = dict(logs)

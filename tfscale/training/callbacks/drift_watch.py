@@ -1,0 +1,140 @@
+"""Are the replicas still copies of one model?"""
+
+from __future__ import annotations
+
+import collections
+import logging
+from typing import Any
+
+import keras
+
+from tfscale.errors import DriftError, ModelError, ScalingError
+from tfscale.training.checksums import ChecksumExchange, largest_differences, watch_checksums
+from tfscale.training.inputs import local_replicas, on_gpus
+
+_log = logging.getLogger(__name__)
+
+# On GPUs, sparse gradients are added in any order: the copies of an embedding drift apart by rounding.
+_GPU_TOLERANCE = 1e-3
+_SHOWN = 3
+
+
+class DriftWatch(keras.callbacks.Callback):
+    """Stops the run, and names the replica, when the weights of the replicas are no longer equal.
+
+    In the first step, and then once in `every_steps`, each replica makes one number of the bits of its weights before
+    the step. The N numbers travel in the reduction that the step has anyway; in all other steps nothing is computed.
+    When they differ, each weight is compared: the replica that is unlike most others is named, with its worker and its
+    weights. Of two replicas, it cannot be told which one is right.
+
+    Args:
+        every_steps: Steps from one comparison to the next. With several steps per call, the last one of a call.
+        tolerance: The difference, relative to the largest value of the weight, up to which a warning is enough;
+            `"auto"` is 0 on CPUs and 0.001 on GPUs, which add sparse gradients in any order.
+
+    Raises:
+        DriftError: In `fit`, on every worker: weights differ.
+        ModelError: In `fit`: the model is not prepared.
+        ScalingError: `every_steps` is no positive integer, or the tolerance negative.
+
+    Example:
+        >>> import keras, numpy as np, tfscale
+        >>> dp = tfscale.DataParallel(global_batch=4, devices=1)
+        >>> with dp.scope():
+        ...     model = dp.prepare(keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]))
+        ...     model.compile("sgd", "mse")
+        >>> watch = tfscale.callbacks.DriftWatch(every_steps=50)
+        >>> history = model.fit(np.ones((8, 1)), np.ones(8), verbose=0, callbacks=[watch])
+    """
+
+    def __init__(self, every_steps: int = 100, *, tolerance: float | str = "auto"):
+        super().__init__()
+        if isinstance(every_steps, bool) or not isinstance(every_steps, int) or every_steps < 1:
+            raise ScalingError(f"`every_steps` must be a positive integer.\nReceived: every_steps={every_steps!r}.")
+        if tolerance != "auto" and (isinstance(tolerance, bool | str) or not tolerance >= 0):
+            raise ScalingError(f'`tolerance` must be "auto", 0 or more.\nReceived: tolerance={tolerance!r}.')
+        self._every_steps = every_steps
+        self._tolerance = tolerance
+        self._exchange: ChecksumExchange | None = None
+        self._steps = self._first = 0
+        self._is_due = self._has_warned = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Makes the step exchange checksums, once per model."""
+        del logs
+        self._steps = 0
+        self._exchange = None
+        strategy = self.model.distribute_strategy
+        if strategy is None or strategy.num_replicas_in_sync == 1:
+            return
+        self._exchange, is_new = watch_checksums(self.model, strategy)
+        self._set_due(False)
+        if is_new:
+            self.model.make_train_function(force=True)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Says whether the steps of this call are to be looked at."""
+        del logs
+        self._first = batch
+        if self._exchange is None:
+            return
+        after = self._steps + self.model.steps_per_execution
+        is_due = self._steps == 0 or self._steps // self._every_steps < after // self._every_steps
+        if is_due != self._is_due:
+            self._set_due(is_due)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Compares; `batch` is the last of several steps that run in one call."""
+        del logs
+        self._steps += batch - self._first + 1
+        if self._exchange is not None and self._is_due:
+            self._set_due(False)
+            self._compare(self._exchange.read())
+
+    def _set_due(self, is_due: bool) -> None:
+        self._is_due = is_due
+        if self._exchange is not None:
+            self._exchange.is_due.assign(is_due)
+
+    def _compare(self, checksums: list[int]) -> None:
+        if len(set(checksums)) == 1 and checksums[0]:
+            return
+        if not all(checksums):
+            raise ModelError(
+                "`DriftWatch` needs a prepared model: its step compares the weights.\n"
+                f"Received: {self.model.name!r}, not prepared. Use `model = dp.prepare(model)`."
+            )
+        # The first among equally frequent ones.
+        [(usual, _)] = collections.Counter(checksums).most_common(1)
+        reference = checksums.index(usual)
+        strategy = self.model.distribute_strategy
+        differences = largest_differences(strategy, self.model.weights, reference)
+        tolerance = self._tolerance
+        if tolerance == "auto":
+            tolerance = _GPU_TOLERANCE if on_gpus(strategy) else 0.0
+        odd = [replica for replica, found in enumerate(checksums) if found != usual]
+        verb = "differs" if len(odd) == 1 else "differ"
+        apart = "; ".join(self._describe(replica, differences[replica]) for replica in odd[:_SHOWN])
+        if max(map(max, differences)) > float(tolerance) or not tolerance:
+            raise DriftError(
+                f"The weights of all replicas must be equal.\n"
+                f"Received: in step {self._steps} of this fit, {self._name(odd)} {verb} from "
+                f"{self._name([reference])}: {apart}. Look for code that assigns weights on one replica alone, or for a "
+                f"faulty device; what was saved since the last comparison may be wrong."
+            )
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning("The replicas differ by no more than the tolerance of %g: %s.", tolerance, apart)
+
+    def _describe(self, replica: int, differences: list[float]) -> str:
+        by_path = dict(zip((weight.path for weight in self.model.weights), differences, strict=True))
+        worst = sorted((path for path, found in by_path.items() if found), key=lambda path: -by_path[path])
+        if not worst:
+            return "bits that make no difference in value"
+        more = f" and {len(worst) - _SHOWN} more weights" if len(worst) > _SHOWN else ""
+        return ", ".join(f"{path} by {by_path[path]:.2g} of its largest value" for path in worst[:_SHOWN]) + more
+
+    def _name(self, replicas: list[int]) -> str:
+        here = local_replicas(self.model.distribute_strategy)
+        shown = ", ".join(f"replica {replica} (worker {replica // here.here})" for replica in replicas[:_SHOWN])
+        return shown + (f" and {len(replicas) - _SHOWN} more" if len(replicas) > _SHOWN else "")

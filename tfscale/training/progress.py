@@ -1,0 +1,75 @@
+"""How many reductions has this worker begun and ended? Another thread may ask while a step runs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+_CURRENT = threading.local()
+
+
+class Progress:
+    """Counts of one model's reductions on this worker, kept by its steps themselves.
+
+    Args:
+        first_replica: Global id of the worker's first replica, which counts.
+    """
+
+    def __init__(self, first_replica: int):
+        self._first_replica = first_replica
+        with tf.device("CPU:0"):
+            self._arrived = tf.Variable(0, dtype=tf.int64, trainable=False, name="reductions_begun")
+            self._left = tf.Variable(0, dtype=tf.int64, trainable=False, name="reductions_ended")
+
+    def read(self) -> tuple[int, int]:
+        """Returns how many reductions were begun and ended; from any thread."""
+        return int(self._arrived.numpy()), int(self._left.numpy())
+
+    def arrive(self, tensors: Sequence[Any]) -> None:
+        """Counts a reduction as begun when its input is there."""
+        self._count(self._arrived, tensors)
+
+    def leave(self, tensors: Sequence[Any]) -> None:
+        """Counts a reduction as ended when its output is there."""
+        self._count(self._left, tensors)
+
+    def _count(self, counter: tf.Variable, tensors: Sequence[Any]) -> None:
+        replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
+        if int(replica) != self._first_replica:
+            return
+        ready = [leaf for leaf in tf.nest.flatten(list(tensors), expand_composites=True) if tf.is_tensor(leaf)]
+        with tf.control_dependencies([] if tf.executing_eagerly() else ready):
+            counter.assign_add(1)
+
+
+_WATCHED: weakref.WeakKeyDictionary[keras.Model, Progress] = weakref.WeakKeyDictionary()
+
+
+def watch_progress(model: keras.Model, first_replica: int) -> tuple[Progress, bool]:
+    """Returns the counts of `model`, and whether they are new: then its step has to be traced anew."""
+    is_new = model not in _WATCHED
+    if is_new:
+        _WATCHED[model] = Progress(first_replica)
+    return _WATCHED[model], is_new
+
+
+@contextlib.contextmanager
+def counting_reductions(model: keras.Model) -> Iterator[None]:
+    """Counts the reductions that this thread traces or runs meanwhile, if the progress of `model` is watched."""
+    outer = current_progress()
+    _CURRENT.progress = _WATCHED.get(model)
+    try:
+        yield
+    finally:
+        _CURRENT.progress = outer
+
+
+def current_progress() -> Progress | None:
+    """Where reductions of the step at hand are counted; None where nobody watches."""
+    return getattr(_CURRENT, "progress", None)
