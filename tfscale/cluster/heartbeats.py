@@ -151,9 +151,9 @@ def parse_beat(data: bytes, token: int, num_workers: int) -> tuple[int, Beat] | 
     try:
         message = json.loads(data)
         rank = message["rank"]
-        counts = [message[name] for name in ("step", "arrived", "left")]
+        step, arrived, left = counts = [message[name] for name in ("step", "arrived", "left")]
         waiting_s = float(message["waiting_s"])
         is_right = message["token"] == token and all(type(each) is int and each >= 0 for each in [rank, *counts])
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
-    return (rank, Beat(*counts, waiting_s)) if is_right and rank < num_workers and waiting_s >= 0 else None
+    return (rank, Beat(step, arrived, left, waiting_s)) if is_right and rank < num_workers and waiting_s >= 0 else None

@@ -35,9 +35,8 @@ def describe_stall(
     missing = [rank for rank in workers if rank in silent or beats[rank].arrived < furthest]
     said = f"step {step} of this fit takes longer than {stall_s:g} s"
     if missing:
-        shown = [
-            f"worker {rank} ({workers[rank]}; {_place(beats.get(rank), rank in silent)})" for rank in missing[:_SHOWN]
-        ]
+        places = {rank: _place(beats.get(rank), rank in silent) for rank in missing[:_SHOWN]}
+        shown = [f"worker {rank} ({workers[rank]}; {place})" for rank, place in places.items()]
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         return f"{said}. Not arrived: {', '.join(shown)}{more}."
     if all(beat.left == furthest for beat in beats.values()):

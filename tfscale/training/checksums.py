@@ -140,7 +140,7 @@ def _difference(own: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     both_nan = tf.logical_and(tf.math.is_nan(own), tf.math.is_nan(right))
     apart = tf.where(tf.logical_or(tf.equal(own, right), both_nan), tf.zeros_like(own), tf.abs(own - right))
     scale = tf.reduce_max(tf.where(tf.math.is_finite(right), tf.abs(right), tf.zeros_like(right)))
-    relative = tf.reduce_max(tf.concat([[0], tf.reshape(apart, [-1])], 0)) / tf.maximum(
-        scale, tf.cast(1e-30, own.dtype)
-    )
+    # A weight may be empty.
+    largest = tf.reduce_max(tf.concat([[0], tf.reshape(apart, [-1])], 0))
+    relative = largest / tf.maximum(scale, tf.cast(1e-30, own.dtype))
     return tf.cast(tf.where(tf.math.is_nan(relative), tf.cast(float("inf"), own.dtype), relative), tf.float32)

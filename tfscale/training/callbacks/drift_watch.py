@@ -119,8 +119,8 @@ class DriftWatch(keras.callbacks.Callback):
             raise DriftError(
                 f"The weights of all replicas must be equal.\n"
                 f"Received: in step {self._steps} of this fit, {self._name(odd)} {verb} from "
-                f"{self._name([reference])}: {apart}. Look for code that assigns weights on one replica alone, or for a "
-                f"faulty device; what was saved since the last comparison may be wrong."
+                f"{self._name([reference])}: {apart}. Look for code that assigns weights on one replica alone, or for "
+                f"a faulty device; what was saved since the last comparison may be wrong."
             )
         if not self._has_warned:
             self._has_warned = True

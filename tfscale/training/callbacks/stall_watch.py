@@ -31,8 +31,8 @@ class StallWatch(keras.callbacks.Callback):
 
     Every worker counts the reductions that it has begun, and a thread of it tells the chief once a second, over a UDP
     port that the chief opens for the time of `fit`. The chief logs a warning: which workers are behind, and whether
-    they are silent, between two steps, or in the step, reading or computing. Of a chief that is silent itself the others
-    say so. Each worker must have the callback, as `dp.callbacks` gives it.
+    they are silent, between two steps, or in the step, reading or computing. Of a chief that is silent itself the
+    others say so. Each worker must have the callback, as `dp.callbacks` gives it.
 
     Args:
         stall_s: From how many seconds on a step is said to stall. The first steps make graphs, and may take long.
