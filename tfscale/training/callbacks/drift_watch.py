@@ -56,13 +56,13 @@ class DriftWatch(keras.callbacks.Callback):
         self._every_steps = every_steps
         self._tolerance = tolerance
         self._exchange: ChecksumExchange | None = None
-        self._steps = self._first = 0
+        self._steps = self._first = self._next = 0
         self._is_due = self._has_warned = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Makes the step exchange checksums, once per model."""
         del logs
-        self._steps = 0
+        self._steps, self._next = 0, 1
         self._exchange = None
         strategy = self.model.distribute_strategy
         if strategy is None or strategy.num_replicas_in_sync == 1:
@@ -78,8 +78,8 @@ class DriftWatch(keras.callbacks.Callback):
         self._first = batch
         if self._exchange is None:
             return
-        after = self._steps + self.model.steps_per_execution
-        is_due = self._steps == 0 or self._steps // self._every_steps < after // self._every_steps
+        # How many steps this call takes may not be known: `steps_per_execution` of `DataParallel` chooses on the way.
+        is_due = self._steps + 1 >= self._next
         if is_due != self._is_due:
             self._set_due(is_due)
 
@@ -89,6 +89,7 @@ class DriftWatch(keras.callbacks.Callback):
         self._steps += batch - self._first + 1
         if self._exchange is not None and self._is_due:
             self._set_due(False)
+            self._next = (self._steps // self._every_steps + 1) * self._every_steps
             self._compare(self._exchange.read())
 
     def _set_due(self, is_due: bool) -> None:
