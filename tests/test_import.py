@@ -26,6 +26,7 @@ print(json.dumps([elapsed_s, sorted({{name.partition(".")[0] for name in sys.mod
         "import tfscale; tfscale.TfscaleError; dir(tfscale)",
         "import tfscale.cli; tfscale.cli.make_parser()",
         "import tfscale.launch.command",
+        "import tfscale.doctor.command",
     ],
 )
 def test_import_loads_no_framework(code):

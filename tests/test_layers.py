@@ -16,13 +16,14 @@ BELOW = {
     "training": {"errors", "cluster", "scaling"},
     "data_parallel": {"errors", "cluster", "scaling", "training"},
     "callbacks": {"errors", "cluster", "scaling", "training"},
+    "doctor": {"errors", "cluster", "scaling", "launch", "training"},
     "flags": {"errors", "cluster", "scaling", "training", "data_parallel"},
     "parity": {"errors", "cluster", "scaling", "launch", "training", "data_parallel"},
-    "cli": {"errors", "cluster", "scaling", "launch", "training", "data_parallel", "parity"},
+    "cli": {"errors", "cluster", "scaling", "launch", "training", "data_parallel", "parity", "doctor"},
     "__main__": {"cli"},
     "__init__": {"errors", "cluster", "scaling", "launch", "training", "callbacks", "data_parallel", "flags", "parity"},
 }
-USES_TENSORFLOW = {"training", "data_parallel", "parity"}
+USES_TENSORFLOW = {"training", "data_parallel", "parity", "doctor"}
 USES_MORE = {"flags": {"absl"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 MAY_USE_PRIVATE_NAMES = "tfscale/training/_tf_private.py"

@@ -50,6 +50,7 @@ MODULES = {
 
 FLAGS = {
     "": {"--help", "--version"},
+    "doctor": {"--help", "--json", "--timeout-s"},
     "launch": {
         "arguments",
         "script",
@@ -60,6 +61,7 @@ FLAGS = {
         "--isolate-network",
         "--log-dir",
         "--max-restarts",
+        "--module",
         "--rank",
         "--replicas-per-worker",
         "--workers",

@@ -9,6 +9,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable, Sequence
 
+from tfscale.doctor import command as doctor_command
 from tfscale.errors import TfscaleError
 from tfscale.launch import flags as launch_flags
 from tfscale.scaling import plan_command
@@ -46,6 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_verify(subcommands)
     _add_plan(subcommands)
     _add_launch(subcommands)
+    _add_doctor(subcommands)
     return parser
 
 
@@ -138,6 +140,17 @@ def _run_launch(args: argparse.Namespace) -> int:
     from tfscale.launch.command import run
 
     return run(args)
+
+
+def _add_doctor(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    doctor = subcommands.add_parser(
+        "doctor",
+        help="show what is here, what is wrong, and what to do about it",
+        description=doctor_command.DESCRIPTION,
+        epilog=doctor_command.EPILOG,
+    )
+    doctor_command.add_flags(doctor)
+    doctor.set_defaults(run=doctor_command.run)
 
 
 def _parse_target(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -32,7 +33,9 @@ def run(args: argparse.Namespace) -> int:
         ClusterError: The environment or `--hosts` describe a job by halves.
         LaunchError: The workers cannot be started as asked.
     """
-    if not Path(args.script).is_file():
+    if args.module:
+        _check_module(args.script)
+    elif not Path(args.script).is_file():
         raise LaunchError(
             f"The script must be a file.\nReceived: {args.script!r}. "
             f"Name it after the launcher's flags and before its own."
@@ -98,7 +101,19 @@ def _workers_of_hosts(args: argparse.Namespace, environ: Mapping[str, str]) -> C
 
 
 def _argv(args: argparse.Namespace) -> tuple[str, ...]:
-    return (sys.executable, args.script, *args.arguments)
+    return (sys.executable, *(["-m"] if args.module else []), args.script, *args.arguments)
+
+
+def _check_module(name: str) -> None:
+    """Looks for the first part of a module's name alone: to find the others would import it."""
+    package = name.partition(".")[0]
+    # `python -m` looks in the working directory first, the launcher itself does not.
+    here = [Path(package, "__init__.py"), Path(f"{package}.py"), Path(package)]
+    if not package.isidentifier() or not (any(map(Path.exists, here)) or importlib.util.find_spec(package)):
+        raise LaunchError(
+            f"The module must be one that Python finds.\nReceived: {name!r}. "
+            f"Name it as for `python -m`, without .py, or leave -m out to start a file."
+        )
 
 
 def _resources(args: argparse.Namespace, environ: Mapping[str, str]) -> Resources:

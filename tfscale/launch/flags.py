@@ -52,6 +52,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--isolate-network", action="store_true", help="a network of their own for workers on this machine (Linux)"
     )
+    parser.add_argument(
+        "-m", "--module", action="store_true", help="SCRIPT is the name of a module, as for `python -m`"
+    )
     parser.add_argument("script", metavar="SCRIPT", help="the Python script that every worker runs")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script gets")
 
