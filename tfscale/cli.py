@@ -9,7 +9,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable, Sequence
 
-from tfscale.doctor import command as doctor_command
+from tfscale.doctor import flags as doctor_flags
 from tfscale.errors import TfscaleError
 from tfscale.launch import flags as launch_flags
 from tfscale.scaling import plan_command
@@ -146,11 +146,18 @@ def _add_doctor(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser
     doctor = subcommands.add_parser(
         "doctor",
         help="show what is here, what is wrong, and what to do about it",
-        description=doctor_command.DESCRIPTION,
-        epilog=doctor_command.EPILOG,
+        description=doctor_flags.DESCRIPTION,
+        epilog=doctor_flags.EPILOG,
     )
-    doctor_command.add_flags(doctor)
-    doctor.set_defaults(run=doctor_command.run)
+    doctor_flags.add_flags(doctor)
+    doctor.set_defaults(run=_run_doctor)
+
+
+def _run_doctor(args: argparse.Namespace) -> int:
+    # It looks at sockets, processes and packages; the other commands run without.
+    from tfscale.doctor.command import run
+
+    return run(args)
 
 
 def _parse_target(text: str) -> str:

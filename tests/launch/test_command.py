@@ -46,6 +46,12 @@ def test_dry_run_starts_nothing(launcher, tmp_path):
     assert not (tmp_path / "logs").exists()
 
 
+def test_module(launcher):
+    status, out, err = launcher.run("", "--dry-run", "-m", "json.tool", args=["--help"])
+    assert (status, err) == (0, "")
+    assert f"{sys.executable} -m json.tool " in out
+
+
 def test_printed_command_runs(launcher):
     _, out, _ = launcher.run("print('rank', rank, sys.argv[1:])", "--workers", "2", "--dry-run", args=["$HOME 'x'"])
     printed = subprocess.run(out, shell=True, check=True, capture_output=True, text=True, timeout=60).stdout
@@ -142,6 +148,12 @@ def test_one_process_of_a_manager_starts_workers(launcher, env):
         (["--replicas-per-worker", "2"], STEP, "Received: --replicas-per-worker. Leave them out"),
         (["--log-dir", "/dev/null/x"], {}, "--log-dir must be a directory"),
         (["absent.py"], {}, "The script must be a file"),
+        (
+            ["-m", "no_such_module.at_all"],
+            {},
+            "The module must be one that Python finds.\nReceived: 'no_such_module.at_all'",
+        ),
+        (["-m", "train.py"], {}, "The module must be one that Python finds."),
     ],
 )
 def test_refusal(launcher, flags, env, shown):

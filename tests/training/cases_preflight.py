@@ -5,11 +5,15 @@ import time
 import tensorflow as tf
 
 from tfscale import ClusterError, ClusterSpec, DataParallel, make_strategy, resolve_cluster
+from tfscale.launch.ports import free_addresses
 
 
 def different_scripts():
-    """Returns the message of each attempt that had to fail, and the seconds that the last one took."""
+    """Returns the messages of attempts that had to fail, the seconds of the first and the last one, and a sum."""
     rank = resolve_cluster().rank
+    start_s = time.monotonic()
+    absent = _error(lambda: make_strategy(cluster=ClusterSpec(free_addresses(2), 0), timeout_s=2))
+    missed_s = time.monotonic() - start_s
     messages = [
         _error(lambda: DataParallel(global_batch=32 + rank)),
         _error(lambda: DataParallel(global_batch=32, seed=rank)),
@@ -22,13 +26,7 @@ def different_scripts():
     again = DataParallel(global_batch=64 + rank)
     assert again.strategy is dp.strategy
     total = dp.strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.constant(1.0)))
-    return messages, took_s, float(total)
-
-
-def missing_peer(addresses, timeout_s):
-    start_s = time.monotonic()
-    message = _error(lambda: make_strategy(cluster=ClusterSpec(addresses, 0), timeout_s=timeout_s))
-    return message, time.monotonic() - start_s
+    return absent, missed_s, messages, took_s, float(total)
 
 
 def _error(make):

@@ -50,7 +50,7 @@ def check_all_reduce(report: dict[str, Any], num_workers: int) -> list[Finding]:
     """Judges what the workers found together."""
     if report.get("error") and "import_s" in report:
         what = "peers" if report.get("stage") == "meet" else "all-reduce"
-        way_out = "See above." if what == "peers" else "Run `tfscale doctor` alone on each host; look at firewalls."
+        way_out = "Run `tfscale doctor` on all workers of the job at the same time."
         return [Finding(ERROR, what, str(report["error"]).replace("\n", " "), way_out)]
     if "meet_s" not in report:
         return []

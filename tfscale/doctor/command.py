@@ -18,28 +18,6 @@ from tfscale.doctor.finding import ERROR, OK, Finding, worst_level
 from tfscale.errors import ClusterError
 from tfscale.launch.cores import find_cores
 
-DESCRIPTION = (
-    "Look at versions, TensorFlow, GPUs, NCCL, driver, cluster variables, host names, ports, threads and free space, and "
-    "say of each what is wrong and what to do. As a worker of a job, also meet the other workers, add known numbers over "
-    "all replicas, and time it: run it on all workers, as `tfscale launch --workers 2 -m tfscale doctor`; the chief "
-    "prints everything, the others what is wrong with them."
-)
-EPILOG = (
-    "Exit status: 0 without errors (warnings are none), 1 with one. TensorFlow runs in a process of its own, and may be "
-    "absent or broken."
-)
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of the subcommand to its parser."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--timeout-s",
-        type=float,
-        metavar="SECONDS",
-        help="how long to wait for the other workers of the job (default: TFSCALE_TIMEOUT_S, or 120)",
-    )
-
 
 def run(args: argparse.Namespace) -> int:
     """Runs the subcommand and returns its exit status.

@@ -38,7 +38,8 @@ def parse_gpus(listing: str) -> list[Gpu]:
     for line in listing.splitlines():
         words = [word.strip() for word in line.split(",")]
         if len(words) == 5 and words[0].isdecimal():
-            found.append(Gpu(*words[:3], *map(_number, words[3:])))
+            index, name, driver, total, used = words
+            found.append(Gpu(index, name, driver, _number(total), _number(used)))
     return found
 
 
@@ -62,7 +63,7 @@ def check_driver(listing: str | None, problem: str) -> list[Finding]:
                 WARNING,
                 "driver",
                 f"nvidia-smi lists no GPU: {problem or 'it printed nothing'}",
-                "Without GPUs, leave it so. Else load or repair the driver; in a container, start it with `--gpus all`.",
+                "Without GPUs, leave it so. Else load or repair the driver; start a container with `--gpus all`.",
             )
         ]
     names = ", ".join(f"{gpu.index}: {gpu.name}" for gpu in gpus)
@@ -73,7 +74,7 @@ def check_driver(listing: str | None, problem: str) -> list[Finding]:
                 WARNING,
                 "driver",
                 "the GPUs are of several kinds: the slowest sets the pace",
-                "Leave the slow ones out with CUDA_VISIBLE_DEVICES, or give them less with dp.dataset(worker_load=...).",
+                "Leave slow ones out with CUDA_VISIBLE_DEVICES, or give them less: dp.dataset(worker_load=...).",
             )
         )
     busy = [gpu for gpu in gpus if gpu.total_mib and gpu.used_mib / gpu.total_mib > _BUSY]
@@ -141,5 +142,5 @@ def check_nccl(num_gpus: int, num_workers: int, found: str) -> Finding:
         WARNING,
         "nccl",
         "NCCL was not found among the installed packages and libraries",
-        'pip install "tensorflow[and-cuda]"; should your TensorFlow have it built in, the log of make_strategy says "nccl".',
+        'pip install "tensorflow[and-cuda]"; a TensorFlow that has it built in logs "nccl" in make_strategy.',
     )

@@ -63,7 +63,7 @@ def check_threads(
             Finding(
                 WARNING,
                 "threads",
-                f"this container may use the time of {quota:g} core(s), TensorFlow starts a thread for each of {num_cores}",
+                f"this container may use the time of {quota:g} core(s), TensorFlow starts {num_cores} threads",
                 f"export {THREADS[0]}={cores} OMP_NUM_THREADS={cores}",
             )
         )

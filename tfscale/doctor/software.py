@@ -49,7 +49,7 @@ def check_tensorflow(report: Mapping[str, Any], log: str) -> Finding:
             ERROR,
             "tensorflow",
             f"TensorFlow does not start: {report.get('error') or last[0]}",
-            "Run `python -c 'import tensorflow, keras'` to see the whole of it; install it anew in an empty environment.",
+            "Run `python -c 'import tensorflow, keras'` to see the whole of it; install it in a new environment.",
         )
     if report["backend"] != "tensorflow":
         return Finding(

@@ -1,0 +1,216 @@
+"""Each check is a function of what it is given: tables of machines that are not here."""
+
+import pytest
+
+from tfscale import ClusterSpec
+from tfscale.doctor import gpus, job, machine, software
+from tfscale.doctor.finding import Finding, worst_level
+
+TWO = ClusterSpec(("a:2222", "b:2222"), 0, source="TF_CONFIG")
+ONE = ClusterSpec(("localhost:2222",), 0, source="this machine")
+T4 = "0, Tesla T4, 550.54.15, 15360, 3"
+T4_BUSY = "1, Tesla T4, 550.54.15, 15360, 9000"
+A100 = "2, NVIDIA A100-SXM4-80GB, 550.54.15, 81920, [N/A]"
+MIB = 2**20
+
+
+def levels(findings):
+    findings = [findings] if isinstance(findings, Finding) else findings
+    assert all(bool(finding.way_out) == (finding.level != "ok") for finding in findings)
+    assert all(finding.found and finding.check for finding in findings)
+    return [finding.level for finding in findings]
+
+
+@pytest.mark.parametrize(
+    ("version", "level"), [((3, 9, 18), "error"), ((3, 10, 0), "ok"), ((3, 11, 7), "ok"), ((4, 0, 0), "ok")]
+)
+def test_python(version, level):
+    assert levels(software.check_python(version)) == [level]
+
+
+@pytest.mark.parametrize(
+    ("versions", "backend", "level", "said"),
+    [
+        ({"tfscale": "0.1", "TensorFlow": "2.21.0", "Keras": "3.15.1"}, "tensorflow", "ok", "TensorFlow 2.21.0"),
+        ({"tfscale": "0.1", "TensorFlow": None, "Keras": "3.15.1"}, "tensorflow", "error", "TensorFlow missing"),
+        ({"tfscale": "0.1", "TensorFlow": "2.15.0", "Keras": "2.15.0"}, "tensorflow", "error", "Keras 2.15.0"),
+        ({"tfscale": "0.1", "TensorFlow": "2.21.0", "Keras": "3.15.1"}, "jax", "error", "Keras 3.15.1"),
+    ],
+)
+def test_packages(versions, backend, level, said):
+    finding = software.check_packages(versions, backend)
+    assert levels(finding) == [level]
+    assert said in finding.found
+
+
+STARTED = {"import_s": 4.2, "backend": "tensorflow", "cuda": "12.5"}
+
+
+@pytest.mark.parametrize(
+    ("report", "log", "level", "said"),
+    [
+        (STARTED, "", "ok", "imported in 4.2 s, built with CUDA 12.5"),
+        ({**STARTED, "cuda": None}, "", "ok", "built without CUDA"),
+        ({**STARTED, "backend": "jax"}, "", "error", "backend 'jax'"),
+        ({"stage": "import", "error": "No module named 'tensorflow'"}, "", "error", "No module named 'tensorflow'"),
+        ({"stage": "import"}, "trace\nIllegal instruction\n\n", "error", "Illegal instruction"),
+        ({}, "", "error", "it said nothing"),
+    ],
+)
+def test_tensorflow(report, log, level, said):
+    finding = software.check_tensorflow(report, log)
+    assert levels(finding) == [level]
+    assert said in finding.found
+
+
+@pytest.mark.parametrize(
+    ("listing", "problem", "expected"),
+    [
+        (None, "", ["ok"]),
+        ("", "NVIDIA-SMI has failed", ["warning"]),
+        ("", "", ["warning"]),
+        (T4, "", ["ok"]),
+        (f"{T4}\n{T4_BUSY}", "", ["ok", "warning"]),
+        (f"{T4}\n{A100}", "", ["ok", "warning"]),
+        (f"{T4_BUSY}\n{A100}\nrubbish", "", ["ok", "warning", "warning"]),
+    ],
+)
+def test_driver(listing, problem, expected):
+    assert levels(gpus.check_driver(listing, problem)) == expected
+
+
+@pytest.mark.parametrize(
+    ("listed", "seen", "environ", "cuda", "expected", "said"),
+    [
+        (0, None, {}, None, [], ""),
+        (0, [], {}, "12.5", ["ok"], "CPUs"),
+        (2, ["GPU:0", "GPU:1"], {}, "12.5", ["ok"], "sees 2"),
+        (2, ["GPU:0"], {"CUDA_VISIBLE_DEVICES": "1"}, "12.5", ["ok"], "CUDA_VISIBLE_DEVICES=1"),
+        (2, [], {"CUDA_VISIBLE_DEVICES": "-1"}, "12.5", ["ok"], "CUDA_VISIBLE_DEVICES=-1"),
+        (2, [], {}, None, ["error"], "without CUDA"),
+        (2, [], {}, "12.5", ["error"], "the driver lists 2, TensorFlow sees none"),
+    ],
+)
+def test_visible(listed, seen, environ, cuda, expected, said):
+    findings = gpus.check_visible(listed, seen, environ, cuda)
+    assert levels(findings) == expected
+    assert all(said in finding.found for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "num_workers", "found", "level"),
+    [(0, 4, "", "ok"), (1, 1, "", "ok"), (2, 1, "libnccl.so.2", "ok"), (2, 1, "", "warning"), (1, 2, "", "warning")],
+)
+def test_nccl(num_gpus, num_workers, found, level):
+    assert levels(gpus.check_nccl(num_gpus, num_workers, found)) == [level]
+
+
+def test_variables_are_named_without_their_values():
+    finding = job.check_variables({"TF_CONFIG": "secret", "SLURM_JOB_ID": "1", "SLURM_PROCID": "2", "PATH": "/"})
+    assert finding.found == "TF_CONFIG, SLURM_* (2)"
+    assert job.check_variables({"HOSTNAME": "a"}).found == "none of a cluster is set"
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem", "level", "said"),
+    [
+        (ONE, "", "ok", "one worker (from this machine)"),
+        (TWO, "", "ok", "worker 0 of 2 (from TF_CONFIG): a:2222, b:2222"),
+        (None, "half.\nReceived: x.", "error", "half. Received: x."),
+    ],
+)
+def test_job(spec, problem, level, said):
+    finding = job.check_job(spec, problem)
+    assert levels(finding) == [level]
+    assert finding.found == said
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "interfaces", "level"),
+    [(1, ["lo", "eth0"], "ok"), (2, ["lo"], "ok"), (2, ["lo", "eth0"], "warning"), (2, [], "warning")],
+)
+def test_exposure(num_workers, interfaces, level):
+    finding = job.check_exposure(num_workers, interfaces)
+    assert levels(finding) == [level]
+    assert ("without a password" in finding.found) == (level == "warning")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "own", "expected"),
+    [
+        ({"a": ["10.0.0.1"], "b": ["10.0.0.2"]}, ["10.0.0.1"], ["ok"]),
+        ({"a": ["10.0.0.1"], "b": ["10.0.0.2"]}, [], ["ok", "warning"]),
+        ({"a": ["10.0.0.1"], "b": []}, ["10.0.0.1"], ["error"]),
+    ],
+)
+def test_names(addresses, own, expected):
+    assert levels(job.check_names(TWO, addresses, own)) == expected
+
+
+@pytest.mark.parametrize(("problem", "level"), [("", "ok"), ("Port 2222 ...\nReceived: ...", "error")])
+def test_port(problem, level):
+    assert levels(job.check_port(TWO, problem)) == [level]
+
+
+@pytest.mark.parametrize(
+    ("spec", "environ", "num_warnings"),
+    [
+        (TWO, {}, 0),
+        (TWO, {"http_proxy": ""}, 0),
+        (TWO, {"http_proxy": "http://p:1"}, 1),
+        (TWO, {"HTTPS_PROXY": "http://p:1"}, 1),
+        (TWO, {"http_proxy": "http://p:1", "no_proxy": "a"}, 1),
+        (TWO, {"http_proxy": "http://p:1", "no_proxy": "a, b"}, 0),
+        (ONE, {"http_proxy": "http://p:1"}, 0),
+    ],
+)
+def test_proxy(spec, environ, num_warnings):
+    assert levels(job.check_proxy(spec, environ)) == ["warning"] * num_warnings
+
+
+INTRA = "TF_NUM_INTRAOP_THREADS"
+
+
+@pytest.mark.parametrize(
+    ("environ", "num_cores", "quota", "num_workers_here", "expected"),
+    [
+        ({}, 8, None, 1, ["ok"]),
+        ({INTRA: "8"}, 8, None, 2, ["ok"]),
+        ({INTRA: "9"}, 8, None, 1, ["ok", "warning"]),
+        ({"OMP_NUM_THREADS": "64"}, 8, None, 1, ["ok", "warning"]),
+        ({"OMP_NUM_THREADS": "many"}, 8, None, 1, ["ok", "warning"]),
+        ({}, 8, 8.0, 1, ["ok"]),
+        ({}, 64, 2.0, 1, ["ok", "warning"]),
+        ({INTRA: "2"}, 64, 2.0, 1, ["ok"]),
+        ({}, 8, 0.5, 2, ["ok", "warning", "warning"]),
+    ],
+)
+def test_threads(environ, num_cores, quota, num_workers_here, expected):
+    assert levels(machine.check_threads(environ, num_cores, quota, num_workers_here)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("max 100000\n", None), ("200000 100000\n", 2.0), ("", None), ("1 0", None), ("-1", None)]
+)
+def test_quota(text, cores):
+    assert machine.parse_quota(text) == cores
+
+
+@pytest.mark.parametrize(
+    ("free", "num_gpus", "expected"),
+    [
+        ({"/work": 2048 * MIB}, 0, ["ok"]),
+        ({"/work": 1023 * MIB}, 0, ["warning"]),
+        ({"/work": 49 * MIB}, 0, ["error"]),
+        ({"/dev/shm": 63 * MIB}, 0, []),
+        ({"/dev/shm": 63 * MIB}, 1, ["warning"]),
+        ({"/dev/shm": 64 * MIB, "/tmp": 0}, 1, ["error"]),
+    ],
+)
+def test_space(free, num_gpus, expected):
+    assert levels(machine.check_space(free, num_gpus)) == expected
+
+
+def test_worst_level():
+    assert worst_level([]) == "ok"
+    assert worst_level([Finding(level, "a", "b") for level in ("ok", "error", "warning")]) == "error"
