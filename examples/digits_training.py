@@ -1,7 +1,7 @@
 """A user's training script: a convnet with BatchNormalization on handwritten digits.
 
-`demo.py` runs it three ways. The data, the model, `compile` and `fit` are the same in all of them; `main` chooses
-whether tfscale supplies the scope and prepares the model.
+`demo.py` runs it three ways. The data, the model, `compile` and `fit` are the same in all of them; with `--plain` the
+model is made without a scope and is not prepared.
 
     python examples/digits_training.py --plain                plain Keras, one device
     python examples/digits_training.py --replicas 4           four logical CPUs stand in for four GPUs
@@ -46,11 +46,12 @@ def build_model() -> keras.Model:
     )
 
 
-def train(scope, prepare, *, epochs: int) -> tuple[keras.Model, dict[str, list[float]]]:
-    train_data = load_digits("train").cache().shuffle(NUM_TRAIN, seed=SEED).batch(GLOBAL_BATCH)
-    test_data = load_digits("test").cache().batch(GLOBAL_BATCH)
-    with scope:
-        model = prepare(build_model())
+def train(dp: tfscale.DataParallel, *, is_plain: bool, epochs: int) -> tuple[keras.Model, dict[str, list[float]]]:
+    # As tf.data, because plain Keras takes nothing else; a prepared model finds what is behind it.
+    train_data = dp.dataset(load_digits("train"), shuffle=True, cache=True).as_tf_data()
+    test_data = dp.dataset(load_digits("test"), cache=True).as_tf_data()
+    with contextlib.nullcontext() if is_plain else dp.scope():
+        model = build_model() if is_plain else dp.prepare(build_model())
         model.compile(
             optimizer=keras.optimizers.SGD(0.02, momentum=0.9),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -88,16 +89,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("demo_output"))
     arguments = parser.parse_args()
 
-    if arguments.plain:
-        keras.utils.set_random_seed(SEED)
-        model, history = train(contextlib.nullcontext(), lambda model: model, epochs=arguments.epochs)
-        is_chief = True
-    else:
+    if not arguments.plain:
         tfscale.simulate_replicas(arguments.replicas)
-        dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, seed=SEED)
-        model, history = train(dp.scope(), dp.prepare, epochs=arguments.epochs)
-        is_chief = dp.is_chief
-    if is_chief:
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, devices=1 if arguments.plain else "auto", seed=SEED)
+    model, history = train(dp, is_plain=arguments.plain, epochs=arguments.epochs)
+    if dp.is_chief:
         save(model, history, arguments.output)
 
 

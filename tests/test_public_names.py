@@ -26,6 +26,7 @@ NAMES = {
     "ModelError",
     "NoRule",
     "ParityError",
+    "RecordFiles",
     "ReplicaSchedule",
     "ScalingError",
     "ScalingRule",

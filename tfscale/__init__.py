@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tfscale.scaling.hyperparameters import scale_hyperparameters
     from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule
     from tfscale.training.adascale import AdaScaleSGD
+    from tfscale.training.data.files import RecordFiles
     from tfscale.training.model import prepare
     from tfscale.training.schedules import ReplicaSchedule, StepDecay
     from tfscale.training.strategy import make_strategy, simulate_replicas
@@ -61,6 +62,7 @@ __all__ = [
     "ModelError",
     "NoRule",
     "ParityError",
+    "RecordFiles",
     "ReplicaSchedule",
     "ScalingError",
     "ScalingRule",
@@ -95,6 +97,7 @@ _HOMES = {
     "ModelError": "tfscale.errors",
     "NoRule": "tfscale.scaling.rules",
     "ParityError": "tfscale.errors",
+    "RecordFiles": "tfscale.training.data.files",
     "ReplicaSchedule": "tfscale.training.schedules",
     "ScalingError": "tfscale.errors",
     "ScalingRule": "tfscale.scaling.rules",

@@ -234,8 +234,9 @@ class DataParallel:
         map_fn: Callable[..., Any] | None = None,
         shuffle: bool | int = False,
         drop_remainder: bool = False,
-        cache: bool = False,
-        worker_load: Sequence[float] | None = None,
+        cache: bool | str = False,
+        worker_load: Sequence[float] | str | None = None,
+        sharding: str = "exact",
     ) -> GlobalDataset:
         """Returns a dataset of global batches of which each worker reads and maps its own rows only.
 
@@ -243,15 +244,17 @@ class DataParallel:
         the arguments mean; `fit`, `evaluate` and `predict` of a prepared model take the result.
 
         Args:
-            source: Arrays, an unbatched `tf.data.Dataset`, a TFDS builder, or a `PyDataset`.
+            source: Arrays, an unbatched `tf.data.Dataset`, a TFDS builder, a `PyDataset`, or `RecordFiles`.
             map_fn: From one example, and a seed if it has a second argument, to what the model takes.
             shuffle: Whether to mix the examples anew for each epoch; for a stream, also the size of the buffer.
             drop_remainder: Whether to leave out a last batch that is smaller.
-            cache: Whether to keep a stream in memory once it was read.
-            worker_load: Shares of the work, per worker or per replica.
+            cache: Whether to keep a stream in memory once it was read; `"mapped"` for what `map_fn` made of it.
+            worker_load: Shares of the work, per worker or per replica; `"auto"` measures them in the first `fit`.
+            sharding: `"files"` has every worker read whole files of its own, in an order that depends on how many
+                there are; for `RecordFiles` and TFDS builders.
 
         Raises:
-            DataError: When the source is none of these, is empty, batched or of unknown length, or the loads are not
+            DataError: When the source is none of these, is empty, batched or of unknown length, or an argument is not
                 as above.
             BatchError: When the loads leave a replica without a row of a full batch.
 
@@ -271,6 +274,7 @@ class DataParallel:
             drop_remainder=drop_remainder,
             cache=cache,
             worker_load=worker_load,
+            sharding=sharding,
             seed=self._seed,
         )
 

@@ -1,24 +1,19 @@
-"""Runs both comparisons and prints them. Exit status 1 when a bar is missed."""
+"""Runs the comparisons and prints them. Exit status 1 when a bar is missed."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-from tfscale import ClusterSpec
-from tfscale.launch.ports import free_addresses
+from benchmarks.input_data.jobs import run_job
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-AT_LEAST, WITHIN = 0.95, 0.1
-_TIMEOUT_S = 180.0
+# Of the pipeline by hand; of 1/W; of the shortest time of a start; of the steps per second by equal shares.
+AT_LEAST, WITHIN, AT_MOST_LONGER, AT_LEAST_BY_LOAD = 0.95, 0.1, 1.5, 1.1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,35 +22,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7, help="epochs of each pipeline, in turn")
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 3], help="sizes of the job, beside 1")
     options = parser.parse_args(arguments)
-    ratios, rates = _beside_by_hand(options.rounds)
+    parts = (
+        _show_by_hand(options.rounds),
+        _show_skipping(options.rounds),
+        _show_work(options.rounds, options.workers),
+        _show_uneven(options.rounds),
+    )
+    return int(not all(parts))
+
+
+def _verdict(holds: bool) -> str:
+    return "ok" if holds else "MISSED"
+
+
+def _show_by_hand(num_rounds: int) -> bool:
+    ratios, rates = _beside_by_hand(num_rounds)
     ratio = statistics.median(ratios)
-    print(f"One worker, JPEG decode, crop and flip; {options.rounds} epochs in turn.")
+    print(f"One worker, JPEG decode, crop and flip; {num_rounds} epochs in turn.")
     for name, (examples_per_s, mbytes_per_s) in rates.items():
         print(f"  {name:<12} {examples_per_s:8.0f} examples/s  {mbytes_per_s:6.1f} MB/s decoded")
-    verdict = "ok" if ratio >= AT_LEAST else "MISSED"
+    verdict = _verdict(ratio >= AT_LEAST)
     print(f"  ratio {ratio:.3f} [{min(ratios):.3f} .. {max(ratios):.3f}], must be at least {AT_LEAST}: {verdict}\n")
-    missed = ratio < AT_LEAST
-    print("Work of one worker per epoch, as a share of that of one alone; should be 1/W.")
-    alone: dict[str, float] = {}
-    for num_workers in (1, *options.workers):
-        found = _job(num_workers, num_epochs=4)
-        worst = {name: max(each[name] for each in found) for name in ("calls", "cpu_s")}
-        alone = alone or worst
-        shares = {name: worst[name] / alone[name] for name in worst}
-        is_missed = any(abs(share * num_workers - 1) > WITHIN for share in shares.values())
-        missed |= is_missed
-        print(
-            f"  {num_workers} worker(s): map calls {shares['calls']:.3f}, CPU time {shares['cpu_s']:.3f} "
-            f"({worst['cpu_s']:.1f} s); 1/W = {1 / num_workers:.3f}: {'MISSED' if is_missed else 'ok'}"
-        )
-    return int(missed)
+    return ratio >= AT_LEAST
 
 
 def _beside_by_hand(num_rounds: int) -> tuple[list[float], dict[str, tuple[float, float]]]:
     import tfscale
     from benchmarks.input_data import pictures
 
-    files, labels = pictures.encode()
+    files, labels = pictures.encode(times=4)
     dp = tfscale.DataParallel(global_batch=pictures.BATCH, devices=1, seed=1)
     contenders: dict[str, Iterable[Any]] = {
         "dp.dataset": dp.dataset((files, labels), map_fn=pictures.decode, shuffle=True),
@@ -63,45 +58,69 @@ def _beside_by_hand(num_rounds: int) -> tuple[list[float], dict[str, tuple[float
     }
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_number in range(num_rounds + 1):
-        for name, batches in contenders.items():
+        # Each goes first as often as the other.
+        for name in sorted(contenders, reverse=bool(round_number % 2)):
             start_s = time.perf_counter()
-            for _ in batches:
+            for _ in contenders[name]:
                 pass
             # The first epoch makes the graph.
             if round_number:
                 seconds[name].append(time.perf_counter() - start_s)
     ratios = [theirs / ours for ours, theirs in zip(seconds["dp.dataset"], seconds["by hand"], strict=True)]
-    num_bytes = pictures.NUM_EXAMPLES * pictures.CROP**2 * 3 / 1e6
+    num_bytes = len(labels) * pictures.CROP**2 * 3 / 1e6
     rates = {
-        name: (pictures.NUM_EXAMPLES / statistics.median(each), num_bytes / statistics.median(each))
+        name: (len(labels) / statistics.median(each), num_bytes / statistics.median(each))
         for name, each in seconds.items()
     }
     return ratios, rates
 
 
-def _job(num_workers: int, *, num_epochs: int) -> list[dict[str, float]]:
-    """What each worker of a job reports."""
-    addresses = free_addresses(num_workers)
-    command = [sys.executable, "-m", "benchmarks.input_data.worker", str(num_epochs)]
-    workers = []
-    for rank in range(num_workers):
-        environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-        if num_workers > 1:
-            environment["TF_CONFIG"] = ClusterSpec(addresses, rank).to_tf_config()
-        workers.append(
-            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def _show_skipping(num_rounds: int) -> bool:
+    from benchmarks.input_data.skipping import time_skipping
+
+    times_ms = time_skipping(num_rounds)
+    holds = max(times_ms.values()) <= AT_MOST_LONGER * min(times_ms.values())
+    print("From `start_at(0, step)` of shuffled arrays to the first batch; must not grow with the step.")
+    shown = ", ".join(f"step {step}: {each:.1f} ms" for step, each in times_ms.items())
+    print(f"  {shown}: {_verdict(holds)}\n")
+    return holds
+
+
+def _show_work(num_rounds: int, sizes: Sequence[int]) -> bool:
+    print("Work of one worker per epoch, as a share of that of one alone; should be 1/W.")
+    alone: dict[str, float] = {}
+    holds = True
+    for num_workers in (1, *sizes):
+        found = run_job("benchmarks.input_data.worker", num_workers, [num_rounds])
+        worst = {name: max(each[name] for each in found) for name in ("calls", "cpu_s")}
+        alone = alone or worst
+        shares = {name: worst[name] / alone[name] for name in worst}
+        is_met = all(abs(share * num_workers - 1) <= WITHIN for share in shares.values())
+        holds &= is_met
+        print(
+            f"  {num_workers} worker(s): map calls {shares['calls']:.3f}, CPU time {shares['cpu_s']:.3f} "
+            f"({worst['cpu_s']:.2f} s per epoch); 1/W = {1 / num_workers:.3f}: {_verdict(is_met)}"
         )
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    try:
-        outputs = [worker.communicate(timeout=max(0.0, deadline_s - time.monotonic())) for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-    for worker, (_, errors) in zip(workers, outputs, strict=True):
-        if worker.returncode:
-            raise RuntimeError(f"A worker ended with status {worker.returncode}:\n{errors.decode()[-4000:]}")
-    return [json.loads(output.splitlines()[-1]) for output, _ in outputs]
+    print()
+    return holds
+
+
+def _show_uneven(num_rounds: int) -> bool:
+    if len(os.sched_getaffinity(0)) < 2:
+        print("Two workers of which one is slowed down: not run, it needs two cores.")
+        return True
+    chief = run_job("benchmarks.input_data.uneven_workers", 2, [num_rounds])[0]
+    ratio = statistics.median(chief["ratios"])
+    holds = ratio >= AT_LEAST_BY_LOAD
+    print(
+        'Two workers, a core each, that of worker 1 shared with a busy loop; worker_load="auto" against equal shares.'
+    )
+    print(f"  shares measured {chief['shares']}")
+    for name, steps_per_s in chief["steps_per_s"].items():
+        print(f"  {name:<9} {steps_per_s:6.2f} steps/s")
+    span = f"[{min(chief['ratios']):.2f} .. {max(chief['ratios']):.2f}]"
+    print(f"  ratio {ratio:.2f} {span}, must be at least {AT_LEAST_BY_LOAD}: {_verdict(holds)}")
+    return holds
 
 
 if __name__ == "__main__":

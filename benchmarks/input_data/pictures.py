@@ -8,20 +8,24 @@ import numpy as np
 import tensorflow as tf
 from sklearn.datasets import load_sample_images
 
-BATCH, NUM_EXAMPLES, SIDE, CROP = 32, 1024, 128, 96
+BATCH, NUM_PICTURES, SIDE, CROP = 32, 1024, 128, 96
 
 
-def encode() -> tuple[np.ndarray, np.ndarray]:
-    """JPEG files, cut from the two photographs that come with scikit-learn, and labels: which of them."""
+def encode(times: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """JPEG files, cut from the two photographs that come with scikit-learn, and labels: which of them.
+
+    Args:
+        times: How often each of 1024 files comes in an epoch.
+    """
     photographs, random = load_sample_images().images, np.random.default_rng(0)
     files, labels = [], []
-    for index in range(NUM_EXAMPLES):
+    for index in range(NUM_PICTURES):
         label = index % len(photographs)
         picture = photographs[label]
         top, left = (int(random.integers(0, size - SIDE)) for size in picture.shape[:2])
         files.append(tf.io.encode_jpeg(picture[top : top + SIDE, left : left + SIDE]).numpy())
         labels.append(label)
-    return np.array(files, dtype=object), np.array(labels)
+    return np.tile(np.array(files, dtype=object), times), np.tile(np.array(labels), times)
 
 
 def decode(example: Any, seed: tf.Tensor) -> Any:
@@ -35,7 +39,7 @@ def decode(example: Any, seed: tf.Tensor) -> Any:
 
 def by_hand(files: np.ndarray, labels: np.ndarray) -> tf.data.Dataset:
     """The same in plain tf.data, as TensorFlow's guide to performance says: shuffle, parallel map, batch, prefetch."""
-    examples = tf.data.Dataset.from_tensor_slices((files.astype("S"), labels)).shuffle(NUM_EXAMPLES, seed=1)
+    examples = tf.data.Dataset.from_tensor_slices((files.astype("S"), labels)).shuffle(len(labels), seed=1)
     counter = tf.data.Dataset.random(seed=1).batch(2).map(lambda seed: tf.cast(seed % 2**31, tf.int32))
     pairs = tf.data.Dataset.zip((examples, counter))
     mapped = pairs.map(decode, num_parallel_calls=tf.data.AUTOTUNE)

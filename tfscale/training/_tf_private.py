@@ -9,7 +9,8 @@ Versions tried: see `training/versions.py`; the whole suite runs on each of them
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -221,16 +222,26 @@ def batching_dataset(dataset: tf.data.Dataset) -> str | None:
     """The name of the transformation that batched the elements of `dataset`, or None.
 
     Why: a spec cannot tell a batch from an example of variable length. Looks through what leaves elements as they
-    are, such as `prefetch` and `shuffle`.
+    are, such as `prefetch` and `shuffle`, and through a `map` after which everything still has the rows of a batch.
     Breaks first: tests/training/data/test_bad_input.py::test_batched.
     """
+    rows: set[Any] = set()
     while True:
         name = type(dataset).__name__.strip("_")
+        found = _rows_of_spec(dataset.element_spec)
         if name in ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset", "DenseToRaggedDataset"):
-            return name
-        if name not in _UNCHANGED_ELEMENTS:
+            return name if rows <= found else None
+        if name in ("MapDataset", "ParallelMapDataset"):
+            rows |= found
+        elif name not in _UNCHANGED_ELEMENTS:
             return None
         (dataset,) = dataset._inputs()
+
+
+def _rows_of_spec(spec: Any) -> set[Any]:
+    """The first dimensions of all parts: None where it is unknown, -1 where there is none."""
+    shapes = [getattr(leaf, "shape", None) for leaf in tf.nest.flatten(spec)]
+    return {shape[0] if shape is not None and shape.rank else -1 for shape in shapes}
 
 
 _UNCHANGED_ELEMENTS = frozenset(
@@ -243,17 +254,34 @@ def report_to_other_workers(message: str) -> None:
     """Makes the collectives that other workers wait in fail with `message`.
 
     Why: TensorFlow itself reports nothing; the others wait until heartbeats are missed.
-    Breaks first: tests/training/data/test_dataset.py::test_failure_of_one_worker_reaches_all.
+    Breaks first: tests/training/data/test_workers.py::test_failure_of_one_worker_reaches_all.
     """
     # The code of an invalid argument: TensorFlow takes it for an error of the program, and does not try again.
     context.context().report_error_to_cluster(tf.errors.INVALID_ARGUMENT, message)
+
+
+def exchange_with_other_workers(own_key: str, other_keys: Sequence[str], *, timeout_s: float) -> bool:
+    """Sets a key that all workers see, and waits for theirs; whether all came in time.
+
+    Why: a worker that will take part in no collective any more has no public way to talk with the others.
+    Breaks first: tests/training/data/test_workers.py::test_refusal_of_one_worker_reaches_all.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    try:
+        context.context().set_config_key_value(own_key, "1")
+        for key in other_keys:
+            remaining_s = max(deadline_s - time.monotonic(), 0.001)
+            context.context().get_config_key_value(key, timeout_in_ms=int(1000 * remaining_s) or 1)
+    except tf.errors.OpError:
+        return False
+    return True
 
 
 def has_unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     """Whether a `shuffle` without any seed, global ones included, is anywhere in the pipeline of `dataset`.
 
     Why: each worker would draw an order of its own, and nothing public tells.
-    Breaks first: tests/training/data/test_plain_tf_data.py.
+    Breaks first: tests/training/data/test_workers.py::test_plain_shuffle_without_a_seed.
     """
     if type(dataset).__name__ == "_ShuffleDataset":
         seeds = [tf.get_static_value(seed) for seed in (dataset._seed, dataset._seed2)]
@@ -285,7 +313,7 @@ def restored_epoch(model: keras.Model) -> int:
     """The epoch at which a callback such as `BackupAndRestore` lets `fit` go on; 0 when none does.
 
     Why: it reaches `fit` through this attribute alone, in `on_train_begin`.
-    Breaks first: tests/training/data/test_dataset.py::test_backup_goes_on_with_the_order_of_its_epoch.
+    Breaks first: tests/training/data/test_passes.py::test_backup_goes_on_with_the_order_of_its_epoch.
     """
     return int(getattr(model, "_initial_epoch", 0) or 0)
 

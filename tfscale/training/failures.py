@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -22,6 +24,13 @@ _MARK = "tfscale: worker"
 _SHOWN_CHARACTERS = 1000
 
 
+# How long others may take to refuse the same.
+_PATIENCE_S = 5.0
+# The calls of each strategy so far; all workers make the same ones. And the strategies that are in one.
+_CALLS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_INSIDE: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
 @contextlib.contextmanager
 def failing_together(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Reports an exception of this worker to the others, and turns one that they reported into an error.
@@ -30,20 +39,31 @@ def failing_together(strategy: tf.distribute.Strategy) -> Iterator[None]:
         ClusterError: When another worker failed; it holds that worker's rank and message.
     """
     replicas = local_replicas(strategy)
-    if replicas.here == replicas.total:
+    if replicas.here == replicas.total or strategy in _INSIDE:
         yield
         return
+    _CALLS[strategy] = _CALLS.get(strategy, 0) + 1
+    _INSIDE.add(strategy)
     try:
         yield
-    except TfscaleError:
-        # What we refuse, every worker refuses.
-        raise
     except Exception as error:
         reported = re.search(rf"{_MARK} (\d+): (.*?)(?: \[type\.googleapis|\n\t \[\[|$)", str(error), re.DOTALL)
         if reported is not None:
             raise ClusterError(describe_peer_failure(int(reported[1]), reported[2].strip())) from error
-        _tf_private.report_to_other_workers(f"{_MARK} {worker_rank(strategy)}: {_in_short(error)}")
+        # What we refuse, every worker refuses, as a rule; then nobody waits, and the job may go on.
+        if not (isinstance(error, TfscaleError) and _all_refuse(strategy)):
+            _tf_private.report_to_other_workers(f"{_MARK} {worker_rank(strategy)}: {_in_short(error)}")
         raise
+    finally:
+        _INSIDE.discard(strategy)
+
+
+def _all_refuse(strategy: tf.distribute.Strategy) -> bool:
+    """Says that this worker refuses its present call, and hears whether all do."""
+    replicas, rank = local_replicas(strategy), worker_rank(strategy)
+    call = f"tfscale/refused/{_CALLS[strategy]}"
+    others = [f"{call}/{other}" for other in range(replicas.total // replicas.here) if other != rank]
+    return _tf_private.exchange_with_other_workers(f"{call}/{rank}", others, timeout_s=_PATIENCE_S)
 
 
 def _in_short(error: Exception) -> str:

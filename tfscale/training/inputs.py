@@ -93,7 +93,7 @@ def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = T
     batches = []
     for replica in replicas.ids:
         start, stop = rows * replica // replicas.total, rows * (replica + 1) // replicas.total
-        bounds = _with_stand_in(start, stop, rows) if stand_in else (start, stop)
+        bounds = with_stand_in(start, stop, rows) if stand_in else (start, stop)
         numbers = (tf.cast(number, tf.int64) for number in (stop - start, rows, start))
         batches.append(ReplicaBatch(take_rows(data, *bounds), *numbers))
     return tuple(batches)
@@ -106,8 +106,14 @@ def own_parts(batch: Any, replicas: LocalReplicas, *, stand_in: bool = True) -> 
     return split_global_batch(batch, replicas, stand_in=stand_in)
 
 
-def _with_stand_in(start: Any, stop: Any, rows: Any) -> tuple[Any, Any]:
-    """At least one row, borrowed from a neighbour where the replica has none of its own."""
+def with_stand_in(start: Any, stop: Any, rows: Any) -> tuple[Any, Any]:
+    """At least one row, borrowed from a neighbour where there is none: kernels cannot be trusted with empty batches.
+
+    Args:
+        start: First row of a replica or worker; a Python integer or an int64 tensor, as all three.
+        stop: The row after its last.
+        rows: Of the whole batch, or of those to borrow from.
+    """
     if isinstance(rows, int):
         start = min(start, rows - 1)
         return start, max(stop, start + 1)

@@ -22,13 +22,16 @@ from tfscale.training import _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
 from tfscale.training.callbacks.stall_watch import StallWatch
+from tfscale.training.data.balance import make_probe
 from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
 from tfscale.training.data.distribution import (
     dataset_spec,
     expect_global_batch,
     forget_expected_batch,
+    uneven_examples_error,
     wrong_batch_error,
 )
+from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.failures import failing_together
 from tfscale.training.functions import StepRunner
 from tfscale.training.losses import make_losses_global
@@ -230,7 +233,8 @@ class PreparedModel:
 
     def _call(self, name: str, method: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         given = arguments.arguments
-        callback = _start_with_epoch(given) if name == "fit" else None
+        self._suit_data(name, given)
+        callback = start_with_epoch(given) if name == "fit" else None
         if callback is not None:
             given["callbacks"] = _with_callback(given.get("callbacks"), callback, first=False)
         _use_views(given)
@@ -251,9 +255,21 @@ class PreparedModel:
         try:
             return method(*arguments.args, **arguments.kwargs)
         except tf.errors.InvalidArgumentError as error:
-            raise wrong_batch_error(error, self._global_batch) or error from error
+            raise wrong_batch_error(error, self._global_batch) or uneven_examples_error(error) or error from error
         finally:
             forget_expected_batch(self._strategy)
+
+    def _suit_data(self, name: str, given: dict[str, Any]) -> None:
+        """Measures the workers where `fit` was asked to, and refuses what `predict` could not return in order."""
+        dataset = find_global_dataset(given.get("x"))
+        if dataset is None:
+            return
+        if name == "predict":
+            dataset.check_order()
+        if name == "fit" and dataset.is_unmeasured:
+            self.build(data_batch=dataset.element_spec)
+            probe = functools.partial(make_probe, self._model, self._strategy)
+            dataset.measure_loads(probe, is_shown=given.get("verbose", "auto") not in (0, "0"))
 
 
 class _AverageAccumulators(keras.callbacks.Callback):
@@ -284,35 +300,6 @@ def _are_arrays(x: Any) -> bool:
         return False
     leaves = keras.tree.flatten(x)
     return bool(leaves) and all(leaf is None or hasattr(leaf, "shape") for leaf in leaves)
-
-
-class _StartWithEpoch(keras.callbacks.Callback):
-    """Lets the data begin with the epoch that `fit` begins with, which another callback may have restored.
-
-    Args:
-        dataset: The training data.
-        initial_epoch: As given to `fit`.
-        steps_per_epoch: Likewise; None for all there are.
-    """
-
-    def __init__(self, dataset: GlobalDataset, initial_epoch: int, steps_per_epoch: int | None):
-        super().__init__()
-        self._dataset = dataset
-        self._initial_epoch = initial_epoch
-        self._steps_per_epoch = steps_per_epoch or len(dataset)
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        del logs
-        epoch = _tf_private.restored_epoch(self.model) or self._initial_epoch
-        if epoch:
-            self._dataset.start_at(*divmod(epoch * self._steps_per_epoch, len(self._dataset)))
-
-
-def _start_with_epoch(given: dict[str, Any]) -> keras.callbacks.Callback | None:
-    dataset = find_global_dataset(given.get("x"))
-    if dataset is None:
-        return None
-    return _StartWithEpoch(dataset, given.get("initial_epoch") or 0, given.get("steps_per_epoch"))
 
 
 def _with_callback(callbacks: Any, added: keras.callbacks.Callback, *, first: bool) -> Any:

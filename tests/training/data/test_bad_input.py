@@ -2,12 +2,14 @@
 
 import pytest
 
+from tests.training.data.example_rows import X
 from tests.training.together import run_together
 
-CASES = "tests.training.data.cases_data"
+CASES = "tests.training.data.cases_bad_input"
 REFUSED = {
     "batched": ("DataError", "Leave the .batch"),
     "batched, then prefetched": ("DataError", "Leave the .batch"),
+    "batched, then mapped": ("DataError", "Leave the .batch"),
     "infinite": ("DataError", ".take(n)"),
     "unknown": ("DataError", "assert_cardinality"),
     "lengths": ("DataError", "shapes (33, 5), (30, 1)"),
@@ -20,13 +22,21 @@ REFUSED = {
     "load": ("DataError", "worker_load=[1, 2]"),
     "dropped": ("DataError", "5 examples and a global batch of 10"),
     "position": ("DataError", "step=4"),
+    "ragged": ("DataError", "dict with RaggedTensor"),
+    "seed": ("DataError", "seed=-1"),
+    "large seed": ("DataError", "seed=9223372036854775808"),
+    "fractional seed": ("DataError", "seed=0.5"),
+    "cache": ("DataError", "cache='disk'"),
+    "kept with a seed": ("DataError", "a map_fn that takes a seed"),
+    "kept without map_fn": ("DataError", "no map_fn"),
 }
 
 
 @pytest.fixture(scope="module")
 def found():
     calls = [(f"{CASES}:refused", (kind,)) for kind in REFUSED]
-    return {kind: result for (_, (kind,)), result in run_together(calls).items()}
+    results = run_together([*calls, (f"{CASES}:accepted", ())])
+    return {args[0] if args else "accepted": result for (_, args), result in results.items()}
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -38,3 +48,7 @@ def test_refused(found, kind):
 
 def test_batched(found):
     assert "single examples" in found["batched"]
+
+
+def test_accepted(found):
+    assert found["accepted"] == [11, 11, 33, X.size]

@@ -8,21 +8,22 @@ from tfscale.errors import DataError
 from tfscale.training.all_reduce import all_gather
 
 
-def agree(strategy: tf.distribute.Strategy, *, seed: int, fingerprint: tuple[int, int]) -> int:
+def agree(strategy: tf.distribute.Strategy, *, seed: int, fingerprint: tuple[int, int], arguments: int) -> int:
     """Compares this worker's data with the others', in one collective; to be called by every worker.
 
     Args:
         strategy: Of the job.
         seed: This worker's.
         fingerprint: Number of examples, and a number made of the contents of some.
+        arguments: A number made of whatever else must be the same.
 
     Returns:
         The chief's seed.
 
     Raises:
-        DataError: On every worker, when one has other data than the chief.
+        DataError: On every worker, when one has other data or arguments than the chief.
     """
-    own = tf.constant([[seed, *fingerprint]], tf.int64)
+    own = tf.constant([[seed, *fingerprint, arguments]], tf.int64)
 
     @tf.function(autograph=False)
     def gather() -> tf.Tensor:
@@ -31,7 +32,7 @@ def agree(strategy: tf.distribute.Strategy, *, seed: int, fingerprint: tuple[int
     everyone = strategy.experimental_local_results(gather())[0].numpy().tolist()
     per_worker = everyone[:: len(strategy.extended.worker_devices)]
     chief = per_worker[0]
-    for rank, (_, num_examples, content) in enumerate(per_worker):
+    for rank, (_, num_examples, content, given) in enumerate(per_worker):
         if num_examples != chief[1]:
             raise DataError(
                 "All workers must be given the same examples.\n"
@@ -43,5 +44,11 @@ def agree(strategy: tf.distribute.Strategy, *, seed: int, fingerprint: tuple[int
                 "All workers must be given the same examples in the same order.\n"
                 f"Received: other examples on worker {rank} than on worker 0, {num_examples} on each. "
                 "Leave out any sharding, and seed or leave out any shuffling of the source: `shuffle=True` does it."
+            )
+        if given != chief[3]:
+            raise DataError(
+                "All workers must make the dataset with the same arguments.\n"
+                f"Received: others on worker {rank} than on worker 0: the batch, shuffle, drop_remainder, cache, "
+                "sharding or worker_load differs. Give all workers the same."
             )
     return chief[0]

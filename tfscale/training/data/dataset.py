@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,14 @@ import tensorflow as tf
 
 from tfscale.errors import BatchError, DataError
 from tfscale.training.data.agreement import agree
+from tfscale.training.data.balance import propose_loads
+from tfscale.training.data.file_pipeline import FilePipeline
+from tfscale.training.data.files import RecordFiles, divide_files
+from tfscale.training.data.mapping import ExampleMap
 from tfscale.training.data.pipeline import Pipeline
-from tfscale.training.data.rows import EpochRows, replica_loads, with_stand_in
-from tfscale.training.data.source import DEFAULT_BUFFER, ArraySource, make_source
-from tfscale.training.inputs import LocalReplicas, ReplicaBatch, in_turn_on_gpus, local_replicas, on_gpus, take_rows
+from tfscale.training.data.rows import EpochRows, replica_loads
+from tfscale.training.data.source import DEFAULT_BUFFER, StreamSource, make_files, make_source
+from tfscale.training.inputs import in_turn_on_gpus, local_replicas, on_gpus
 
 
 class GlobalDataset:
@@ -26,8 +32,8 @@ class GlobalDataset:
     is an epoch, with an order of its own when it is shuffled. Iterating it yields whole global batches.
 
     Args:
-        source: Nested structure of arrays (`numpy.memmap` too), an unbatched `tf.data.Dataset`, a TFDS builder, or a
-            `PyDataset`.
+        source: Nested structure of arrays (`numpy.memmap` too), an unbatched `tf.data.Dataset`, a TFDS builder, a
+            `PyDataset`, or `RecordFiles`.
         strategy: Whose replicas it feeds.
         global_batch: Examples of a step.
         map_fn: From one example to what the model takes; with a second argument it also gets a seed, an int32 tensor
@@ -36,13 +42,18 @@ class GlobalDataset:
         shuffle: Whether to mix the examples anew for each epoch: arrays as a whole, streams through a buffer of 10 000,
             or of as many as are given in the place of True.
         drop_remainder: Whether to leave out a last batch that is smaller.
-        cache: Whether to keep a stream in memory once it was read, before `map_fn`.
-        worker_load: Shares of the work, one number per worker or per replica; None for equal ones. The result is the
-            same for any.
-        seed: Of the orders and of `map_fn`; None has the chief draw one. All workers use the chief's.
+        cache: True keeps a stream in memory once it was read, before `map_fn`; `"mapped"` keeps what `map_fn` made of
+            each example on the worker that made it, for a `map_fn` without a seed.
+        worker_load: Shares of the work, one number per worker or per replica; None for equal ones. `"auto"` lets the
+            first `fit` measure how fast each worker is. The result is the same for any.
+        sharding: `"exact"`, or `"files"` for `RecordFiles` and TFDS builders: every worker reads whole files of its
+            own and nothing else, which costs least. Batches are full and every example comes once per epoch, but which
+            examples meet in a batch then depends on the number of workers.
+        seed: Of the orders and of `map_fn`, less than 2^63; None has the chief draw one. All workers use the chief's.
 
     Raises:
-        DataError: When the source is none of these, is empty, batched, or of unknown length.
+        DataError: When the source is none of these, is empty, batched, or of unknown length, or an argument is none of
+            the above.
         BatchError: When the loads leave a replica without a row of a full batch.
     """
 
@@ -55,25 +66,30 @@ class GlobalDataset:
         map_fn: Callable[..., Any] | None = None,
         shuffle: bool | int = False,
         drop_remainder: bool = False,
-        cache: bool = False,
-        worker_load: Sequence[float] | None = None,
+        cache: bool | str = False,
+        worker_load: Sequence[float] | str | None = None,
+        sharding: str = "exact",
         seed: int | None = None,
     ):
+        _check_choices(sharding=sharding, cache=cache, worker_load=worker_load, seed=seed)
         self._strategy = strategy
-        self._source = make_source(source)
-        if cache and not isinstance(self._source, ArraySource):
+        self._source = make_files(source) if sharding == "files" else make_source(source)
+        if cache is True and isinstance(self._source, StreamSource):
             self._source = self._source.cached()
-        replicas = local_replicas(strategy)
-        loads = replica_loads(worker_load, num_workers=replicas.total // replicas.here, num_replicas=replicas.total)
-        self._rows = EpochRows(self._source.num_examples, global_batch, loads, drop_remainder)
-        self._check()
+        self._keeps_examples = cache is True
+        self._example_map = ExampleMap(map_fn, keep=cache == "mapped")
         self._seed = seed
-        self._map_fn = map_fn
         self._buffer = DEFAULT_BUFFER if shuffle is True else _check_buffer(shuffle)
         # Of training, which all workers do together, and of a script that looks at the batches on one of them.
         self._position, self._own_position = _Position(), _Position()
+        replicas = local_replicas(strategy)
+        self._num_workers = replicas.total // replicas.here
+        self._is_unmeasured = isinstance(worker_load, str)
+        loads = self._loads(None if isinstance(worker_load, str) else worker_load)
+        self._rows = EpochRows(self._source.num_examples, global_batch, loads, drop_remainder)
+        self._check()
         self._pipeline = self._make_pipeline(self._position)
-        self._has_agreed = replicas.here == replicas.total
+        self._has_agreed = self._num_workers == 1
         self._view: tf.data.Dataset | None = None
 
     @property
@@ -134,28 +150,68 @@ class GlobalDataset:
 
     @functools.cached_property
     def _all_batches(self) -> tf.data.Dataset:
-        return self._whole(self._pipeline)
+        return self._pipeline.whole().prefetch(tf.data.AUTOTUNE)
 
     @functools.cached_property
     def _own_batches(self) -> tf.data.Dataset:
-        return self._whole(self._make_pipeline(self._own_position))
+        return self._make_pipeline(self._own_position).whole().prefetch(tf.data.AUTOTUNE)
 
-    def _make_pipeline(self, position: _Position) -> Pipeline:
+    def _make_pipeline(self, position: _Position) -> Pipeline | FilePipeline:
         begin = functools.partial(self._begin, position)
-        return Pipeline(self._source, self._rows, self._map_fn, self._buffer, begin)
-
-    def _whole(self, pipeline: Pipeline) -> tf.data.Dataset:
-        """All rows of every step; fewer steps in a pass that starts in the middle of its epoch."""
-        rows = pipeline.rows_of(range(len(self._rows.loads)))
-        batches = rows.map(lambda positions, data: data, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        return batches.prefetch(tf.data.AUTOTUNE)
+        if not isinstance(self._source, RecordFiles):
+            return Pipeline(self._source, self._rows, self._example_map, self._buffer, begin)
+        here = len(self._rows.loads) // self._num_workers
+        owned = divide_files(self._source.lengths or (), self._rows.loads[::here])
+        return FilePipeline(
+            self._source, self._rows, owned, self._example_map, self._buffer, self._keeps_examples, begin
+        )
 
     def of_worker(self) -> tf.data.Dataset:
         """What this worker's replicas take: per step a tuple of one `ReplicaBatch` for each."""
-        replicas = local_replicas(self._strategy)
-        return self._pipeline.rows_of(replicas.ids).map(
-            lambda positions, data: self._split(positions, data, replicas), num_parallel_calls=tf.data.AUTOTUNE
-        )
+        return self._pipeline.of_replicas(local_replicas(self._strategy)).prefetch(tf.data.AUTOTUNE)
+
+    @property
+    def worker_load(self) -> tuple[float, ...]:
+        """What each replica takes of a full batch, as a share of all."""
+        return tuple(float(load / sum(self._rows.loads)) for load in self._rows.loads)
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether `worker_load="auto"` was given and nothing is measured yet; there is nothing to divide on one."""
+        return self._is_unmeasured and self._num_workers > 1
+
+    def check_order(self) -> None:
+        """Refuses what has no order that could be kept.
+
+        Raises:
+            DataError: When several workers read files of their own.
+        """
+        if isinstance(self._source, RecordFiles) and self._num_workers > 1:
+            raise DataError(
+                "`predict` returns its rows in the order of the examples.\n"
+                'Received: sharding="files" on several workers, where there is none. Use sharding="exact" here.'
+            )
+
+    def measure_loads(self, make_probe: Callable[[], Callable[[Any], None]], *, is_shown: bool) -> None:
+        """Measures how fast each worker is, and divides the work by that; to be called by every worker.
+
+        Args:
+            make_probe: Returns what a worker does with its rows, without communication.
+            is_shown: Whether the chief prints the shares.
+        """
+        self.agree_with_other_workers()
+        # Passes of its own; a smaller last step would take another time.
+        steps = self._make_pipeline(_Position()).of_replicas(local_replicas(self._strategy))
+        full = steps.take(max(1, self.num_examples // self.global_batch)).repeat().prefetch(tf.data.AUTOTUNE)
+        loads = self._loads(propose_loads(self._strategy, full, make_probe(), is_shown=is_shown))
+        self._is_unmeasured = False
+        self._rows = dataclasses.replace(self._rows, loads=loads)
+        self._check()
+        self._pipeline = self._make_pipeline(self._position)
+
+    def _loads(self, worker_load: Sequence[float] | None) -> tuple[Fraction, ...]:
+        num_replicas = local_replicas(self._strategy).total
+        return replica_loads(worker_load, num_workers=self._num_workers, num_replicas=num_replicas)
 
     def agree_with_other_workers(self) -> None:
         """Takes the chief's seed, and makes sure that all workers read the same; once.
@@ -164,7 +220,12 @@ class GlobalDataset:
             DataError: On every worker, naming one whose source differs from the chief's.
         """
         if not self._has_agreed:
-            self._seed = agree(self._strategy, seed=self._draw_seed(), fingerprint=self._source.fingerprint())
+            self._seed = agree(
+                self._strategy,
+                seed=self._draw_seed(),
+                fingerprint=self._source.fingerprint(),
+                arguments=zlib.crc32(repr((self._rows, self._buffer, self._keeps_examples)).encode()),
+            )
             self._has_agreed = True
 
     def _draw_seed(self) -> int:
@@ -195,32 +256,8 @@ class GlobalDataset:
         position.epoch, position.step = position.epoch + 1, 0
         return begun
 
-    def _split(self, positions: tf.Tensor, data: Any, replicas: LocalReplicas) -> tuple[ReplicaBatch, ...]:
-        """What each replica of this worker takes of the worker's rows."""
-        parts = []
-        in_step = functools.partial(self._pipeline.in_step, positions[0] // self.global_batch)
-        sizes = (self.global_batch, self._rows.last_batch)
-        rows = in_step(*sizes)
-        for full, last in zip(*(self._shares(size, replicas) for size in sizes), strict=True):
-            start, stop, count, first_row = (in_step(a, b) for a, b in zip(full, last, strict=True))
-            part = data if replicas.here == 1 else take_rows(data, start, stop)
-            numbers = (tf.cast(number, tf.int64) for number in (count, rows, first_row))
-            parts.append(ReplicaBatch(part, *numbers))
-        return tuple(parts)
 
-    def _shares(self, rows: int, replicas: LocalReplicas) -> list[tuple[int, int, int, int]]:
-        """Per replica of this worker: first and last row within the worker's, how many count, first in the batch."""
-        bounds = self._rows.bounds(rows)
-        offset = self._pipeline.own_bounds(replicas.ids, rows)[0]
-        shares = []
-        for replica in replicas.ids:
-            start, stop = with_stand_in(bounds[replica], bounds[replica + 1], rows)
-            count = bounds[replica + 1] - bounds[replica]
-            shares.append((start - offset, stop - offset, count, bounds[replica]))
-        return shares
-
-
-@dataclass
+@dataclasses.dataclass
 class _Position:
     """Where the next pass begins."""
 
@@ -235,6 +272,28 @@ def _check_buffer(shuffle: Any) -> int:
             f"Received: shuffle={shuffle!r}. Use True."
         )
     return int(shuffle)
+
+
+def _check_choices(*, sharding: Any, cache: Any, worker_load: Any, seed: Any) -> None:
+    """Refuses values that are none of an argument's."""
+    is_auto = isinstance(worker_load, str) and worker_load == "auto"
+    rules = (
+        (sharding in ("exact", "files"), f"sharding={sharding!r}", '`sharding` must be "exact" or "files".'),
+        (cache in (True, False, "mapped"), f"cache={cache!r}", '`cache` must be True, False or "mapped".'),
+        (
+            not (is_auto and sharding == "files"),
+            'worker_load="auto"',
+            "`worker_load` must be numbers where files are divided: their lengths decide.",
+        ),
+        (
+            seed is None or (isinstance(seed, int | np.integer) and 0 <= seed < 2**63),
+            f"seed={seed!r}",
+            "`seed` must be an integer from 0 to 2^63 - 1, or None.",
+        ),
+    )
+    for holds, received, rule in rules:
+        if not holds:
+            raise DataError(f"{rule}\nReceived: {received}. Use one of these, or leave it out.")
 
 
 class OwnBatches(tf.distribute.DistributedDataset):
@@ -264,7 +323,7 @@ class OwnBatches(tf.distribute.DistributedDataset):
         """Starts the next epoch."""
         self._dataset.agree_with_other_workers()
         if self._batches is None:
-            batches = self._dataset.of_worker().prefetch(tf.data.AUTOTUNE)
+            batches = self._dataset.of_worker()
             self._batches = in_turn_on_gpus(batches, self._strategy) if on_gpus(self._strategy) else batches
         return iter(self._batches)
 

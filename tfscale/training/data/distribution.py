@@ -126,3 +126,17 @@ def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int) 
         f"Received: a batch of {found[1]}. Batch the dataset with .batch({global_batch}), or make DataParallel with "
         f"global_batch={found[1]}."
     )
+
+
+def uneven_examples_error(error: tf.errors.InvalidArgumentError) -> DataError | None:
+    """The house's error for examples that cannot be batched, or None for any other error."""
+    found = re.search(
+        r"Cannot batch tensors with different shapes in component (\d+).*?(\[[\d,]*\]).*?(\[[\d,]*\])", str(error)
+    )
+    if found is None:
+        return None
+    return DataError(
+        "All examples of a batch must have the same shapes.\n"
+        f"Received: shapes {found[2]} and {found[3]} in component {found[1]} of two of them. Pad them to one length in "
+        "`map_fn` with tf.pad, or return tf.RaggedTensor.from_tensor(values[tf.newaxis])[0] for a ragged batch."
+    )

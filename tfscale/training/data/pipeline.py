@@ -5,7 +5,7 @@ One pipeline serves all epochs: where a pass begins is asked when it begins, so 
 
 from __future__ import annotations
 
-import inspect
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfscale.errors import DataError
-from tfscale.training.data.rows import EpochRows, with_stand_in
+from tfscale.training.data.mapping import (
+    ExampleMap,
+    as_seed,
+    as_written,
+    batch_in_parallel,
+    check_one_for_one,
+    fold,
+    map_in_parallel,
+)
+from tfscale.training.data.rows import EpochRows
 from tfscale.training.data.source import ArraySource, StreamSource
+from tfscale.training.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
 
 Bounds = tuple[int, int]
 
@@ -27,42 +36,49 @@ class Pipeline:
     Args:
         source: Where they are read.
         rows: How they become steps.
-        map_fn: As `GlobalDataset`, or None.
+        example_map: What becomes of an example.
         buffer: Examples among which a stream is mixed; 0 for no shuffling at all.
         begin: Epoch, first step and seed of the pass that begins, int64 `[3]`; called once per pass.
     """
 
     source: ArraySource | StreamSource
     rows: EpochRows
-    map_fn: Callable[..., Any] | None
+    example_map: ExampleMap
     buffer: int
     begin: Callable[[], np.ndarray]
 
+    def whole(self) -> tf.data.Dataset:
+        """All rows of every step."""
+        return map_in_parallel(self.rows_of(range(len(self.rows.loads))), as_written(lambda positions, data: data))
+
+    def of_replicas(self, replicas: LocalReplicas) -> tf.data.Dataset:
+        """Per step a tuple of one `ReplicaBatch` for each replica of a worker."""
+        return map_in_parallel(
+            self.rows_of(replicas.ids), as_written(lambda positions, data: self._split(positions, data, replicas))
+        )
+
     def rows_of(self, replicas: range) -> tf.data.Dataset:
         """`(positions, data)` per step: the rows of replicas that follow each other, and their places in the epoch."""
-        begun = tf.data.Dataset.from_tensors(0).map(lambda _: self._begun())
+        begun = passes(self.begin)
         full, last = (self.own_bounds(replicas, rows) for rows in (self.rows.global_batch, self.rows.last_batch))
         source = self.source
         if isinstance(source, ArraySource):
-            steps = begun.flat_map(lambda *begun: self._steps(*begun, full=full, last=last))
-            if self.map_fn is None:
-                return _map_in_parallel(steps, lambda positions, indices, *_: (positions, source.read(indices)))
-            examples = _map_in_parallel(
-                steps.flat_map(_one_by_one),
+            steps = begun.flat_map(as_written(lambda *begun: self._steps(*begun, full=full, last=last)))
+            if self.example_map.leaves_examples:
+                return map_in_parallel(
+                    steps, as_written(lambda positions, indices, *_: (positions, source.read(indices)))
+                )
+            examples = map_in_parallel(
+                steps.flat_map(as_written(_one_by_one)),
                 lambda position, index, epoch, seed: self._mapped(position, index, epoch, seed, source.read(index)),
             )
         else:
-            streamed = begun.flat_map(lambda *begun: self._streamed(source, *begun, full=full, last=last))
-            examples = _map_in_parallel(streamed, self._mapped)
-        _check_one_for_one(examples.element_spec[1])
+            streamed = begun.flat_map(as_written(lambda *begun: self._streamed(source, *begun, full=full, last=last)))
+            examples = map_in_parallel(streamed, self._mapped)
+        check_one_for_one(examples.element_spec[1])
         # No step has more rows than a full one, so that these groups are the steps.
         is_even = self.rows.last_batch == self.rows.global_batch
-        return examples.batch(
-            max(full[1] - full[0], last[1] - last[0]),
-            drop_remainder=is_even,
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
+        return batch_in_parallel(examples, max(full[1] - full[0], last[1] - last[0]), drop_remainder=is_even)
 
     def own_bounds(self, replicas: range, rows: int) -> Bounds:
         """The rows that some replicas take together of a step of `rows` rows; at least one."""
@@ -72,17 +88,36 @@ class Pipeline:
         _, stop = with_stand_in(bounds[last], bounds[last + 1], rows)
         return start, stop
 
+    def _split(self, positions: tf.Tensor, data: Any, replicas: LocalReplicas) -> tuple[ReplicaBatch, ...]:
+        """What each replica of a worker takes of the worker's rows."""
+        parts = []
+        in_step = functools.partial(self.in_step, positions[0] // self.rows.global_batch)
+        sizes = (self.rows.global_batch, self.rows.last_batch)
+        rows = in_step(*sizes)
+        for full, last in zip(*(self._shares(size, replicas) for size in sizes), strict=True):
+            start, stop, count, first_row = (in_step(a, b) for a, b in zip(full, last, strict=True))
+            part = data if replicas.here == 1 else take_rows(data, start, stop)
+            numbers = (tf.cast(number, tf.int64) for number in (count, rows, first_row))
+            parts.append(ReplicaBatch(part, *numbers))
+        return tuple(parts)
+
+    def _shares(self, rows: int, replicas: LocalReplicas) -> list[tuple[int, int, int, int]]:
+        """Per replica of a worker: first and last row within the worker's, how many count, first in the batch."""
+        bounds = self.rows.bounds(rows)
+        offset = self.own_bounds(replicas.ids, rows)[0]
+        shares = []
+        for replica in replicas.ids:
+            start, stop = with_stand_in(bounds[replica], bounds[replica + 1], rows)
+            count = bounds[replica + 1] - bounds[replica]
+            shares.append((start - offset, stop - offset, count, bounds[replica]))
+        return shares
+
     def in_step(self, step: tf.Tensor, full: int, last: int) -> Any:
         """A number of a full step, or of the last one; a Python integer where they are the same."""
         if full == last:
             return full
         is_last = tf.equal(step, self.rows.num_steps - 1)
         return tf.where(is_last, tf.constant(last, tf.int64), tf.constant(full, tf.int64))
-
-    def _begun(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        begun = tf.numpy_function(self.begin, [], tf.int64, stateful=True)
-        begun.set_shape([3])
-        return begun[0], begun[1], begun[2]
 
     def _steps(
         self, epoch: tf.Tensor, first: tf.Tensor, seed: tf.Tensor, *, full: Bounds, last: Bounds
@@ -110,7 +145,7 @@ class Pipeline:
     ) -> tf.data.Dataset:
         """`(position, index, epoch, seed, example)` of the own rows, from a step on."""
         batch, num_steps = self.rows.global_batch, self.rows.num_steps
-        order = tf.cast(_fold(_fold(_as_seed(seed), epoch), seed)[0], tf.int64) if self.buffer else None
+        order = tf.cast(fold(fold(as_seed(seed), epoch), seed)[0], tf.int64) if self.buffer else None
         used = (num_steps - 1) * batch + self.rows.last_batch
         placed = source.stream(order, self.buffer).skip(first * batch).enumerate(start=first * batch)
 
@@ -126,19 +161,7 @@ class Pipeline:
         return placed.map(lambda position, indexed: (position, indexed[0], epoch, seed, indexed[1]))
 
     def _mapped(self, position: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, seed: tf.Tensor, example: Any) -> Any:
-        if self.map_fn is None:
-            return position, example
-        place = _place_of_seed(self.map_fn)
-        if place is None:
-            return position, self.map_fn(example)
-        example_seed = _fold(_fold(_as_seed(seed), epoch), index)
-        if place == "by name":
-            return position, self.map_fn(example, seed=example_seed)
-        return position, self.map_fn(example, example_seed)
-
-
-def _map_in_parallel(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
-    return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return position, self.example_map(index, epoch, seed, example)
 
 
 def _one_by_one(positions: tf.Tensor, indices: tf.Tensor, epoch: tf.Tensor, seed: tf.Tensor) -> tf.data.Dataset:
@@ -146,30 +169,12 @@ def _one_by_one(positions: tf.Tensor, indices: tf.Tensor, epoch: tf.Tensor, seed
     return rows.map(lambda position, index: (position, index, epoch, seed))
 
 
-def _as_seed(seed: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.stack([seed % 2**31, seed // 2**31]), tf.int32)
+def passes(begin: Callable[[], np.ndarray]) -> tf.data.Dataset:
+    """One element, epoch, first step and seed of the pass that begins; asked for whenever it is iterated."""
 
+    def begun(_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        numbers = tf.numpy_function(begin, [], tf.int64, stateful=True)
+        numbers.set_shape([3])
+        return numbers[0], numbers[1], numbers[2]
 
-def _fold(seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """A stateless seed, int32 `[2]`, of a seed and a number; its second word is the number itself."""
-    return tf.random.fold_in(seed, tf.cast(number, tf.int32))
-
-
-def _place_of_seed(map_fn: Callable[..., Any]) -> str | None:
-    """How a `map_fn` wants a seed beside its example: as an argument of that name, as its second, or not at all."""
-    parameters = inspect.signature(map_fn).parameters
-    if "seed" in parameters:
-        return "by name"
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [
-        each for each in parameters.values() if each.kind in positional and each.default is inspect.Parameter.empty
-    ]
-    return "second" if len(required) >= 2 else None
-
-
-def _check_one_for_one(spec: Any) -> None:
-    if any(isinstance(leaf, tf.data.DatasetSpec) for leaf in tf.nest.flatten(spec)):
-        raise DataError(
-            "`map_fn` must turn one example into one example.\n"
-            "Received: a map_fn that returns a dataset. Apply it to the source with .flat_map(...) before."
-        )
+    return tf.data.Dataset.from_tensors(0).map(as_written(begun))

@@ -80,12 +80,6 @@ def divide_rows(rows: int, loads: Sequence[Fraction]) -> tuple[int, ...]:
     return tuple(int(rows * Fraction(reached) / total) for reached in itertools.accumulate(loads, initial=Fraction(0)))
 
 
-def with_stand_in(start: int, stop: int, rows: int) -> tuple[int, int]:
-    """At least one row, borrowed from a neighbour where there is none: kernels cannot be trusted with empty batches."""
-    start = min(start, rows - 1)
-    return start, max(stop, start + 1)
-
-
 def replica_loads(worker_load: Sequence[float] | None, *, num_workers: int, num_replicas: int) -> tuple[Fraction, ...]:
     """Returns the load of each replica, exactly.
 
@@ -115,6 +109,6 @@ def replica_loads(worker_load: Sequence[float] | None, *, num_workers: int, num_
 
 def _load_error(worker_load: object, fault: str) -> DataError:
     return DataError(
-        "`worker_load` must give one share of the work, above 0, per worker or per replica.\n"
+        '`worker_load` must give one share of the work, above 0, per worker or per replica, or be "auto".\n'
         f"Received: worker_load={worker_load!r}, which {fault}. Give, for example, worker_load=[1, 1, 0.5]."
     )

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tfscale.errors import DataError
 from tfscale.training import _tf_private
+from tfscale.training.data.files import RecordFiles, files_of_builder
 
 # A stream cannot be mixed as a whole; so many examples are held and drawn from.
 DEFAULT_BUFFER = 10_000
@@ -133,12 +134,35 @@ def make_source(source: Any) -> ArraySource | StreamSource:
     """Recognises what `dp.dataset` was given.
 
     Args:
-        source: Nested structure of arrays, a `tf.data.Dataset` of single examples, a TFDS builder, or a `PyDataset`.
+        source: Nested structure of arrays, a `tf.data.Dataset` of single examples, a TFDS builder, a `PyDataset`, or
+            `RecordFiles`.
 
     Raises:
         DataError: For anything else, no examples, data that are batched already, or of unknown length.
     """
-    found = _recognise(source)
+    return _not_empty(_recognise(source))
+
+
+def make_files(source: Any) -> RecordFiles:
+    """Recognises what `dp.dataset` was given to divide by file.
+
+    Args:
+        source: `RecordFiles`, or a TFDS builder.
+
+    Raises:
+        DataError: For anything else, or no examples.
+    """
+    if _is_builder(source):
+        return _not_empty(files_of_builder(source, _split_of(source)))
+    if not isinstance(source, RecordFiles):
+        raise DataError(
+            '`sharding="files"` needs a source whose files are known: tfscale.RecordFiles or a TFDS builder.\n'
+            f'Received: {type(source).__name__}. Give RecordFiles(names), or leave out sharding="files".'
+        )
+    return _not_empty(source)
+
+
+def _not_empty(found: Any) -> Any:
     if found.num_examples == 0:
         raise DataError("There must be at least one example.\nReceived: a source without any. Check where it reads.")
     return found
@@ -149,17 +173,33 @@ def _recognise(source: Any) -> ArraySource | StreamSource:
         return StreamSource(source)
     if isinstance(source, keras.utils.PyDataset):
         return StreamSource(_examples_of(source))
-    if hasattr(source, "as_dataset") and hasattr(source, "info"):
-        # A builder of TFDS, known by its methods: tensorflow-datasets need not be installed.
-        splits = list(source.info.splits)
-        return StreamSource(source.as_dataset(split="train" if "train" in splits else splits[0]))
+    if isinstance(source, RecordFiles):
+        return StreamSource(source.in_order())
+    if _is_builder(source):
+        return StreamSource(source.as_dataset(split=_split_of(source)))
     leaves = keras.tree.flatten(source)
     if leaves and all(_is_dense(leaf) for leaf in leaves):
         return ArraySource(_with_tuples(source))
     raise DataError(
-        "`source` must be dense arrays, an unbatched tf.data.Dataset, a TFDS builder or a PyDataset.\n"
-        f"Received: {type(source).__name__}. Turn it into one of these."
+        "`source` must be dense arrays, an unbatched tf.data.Dataset, a TFDS builder, a PyDataset or RecordFiles.\n"
+        f"Received: {_kind_of(source, leaves)}. Turn it into one of these; examples of different lengths go into a "
+        "tf.data.Dataset, and are padded in it or in `map_fn`."
     )
+
+
+def _kind_of(source: Any, leaves: list[Any]) -> str:
+    kinds = sorted({type(leaf).__name__ for leaf in leaves if not _is_dense(leaf)} - {type(source).__name__})
+    return type(source).__name__ + (f" with {', '.join(kinds)}" if kinds else "")
+
+
+def _is_builder(source: Any) -> bool:
+    """Whether it is one of TFDS, known by its methods: tensorflow-datasets need not be installed."""
+    return hasattr(source, "as_dataset") and hasattr(source, "info")
+
+
+def _split_of(builder: Any) -> str:
+    splits = list(builder.info.splits)
+    return "train" if "train" in splits else str(splits[0])
 
 
 def _is_dense(leaf: Any) -> bool:

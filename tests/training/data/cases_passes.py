@@ -1,13 +1,10 @@
-"""Runs with `dp.dataset`, on replicas and on workers. Every function runs in a process of its own."""
+"""Passes over `dp.dataset` on one replica."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
-import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,92 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.training.contract import observe_fit
-
-GLOBAL_BATCH, EPOCHS = 10, 2
-# The last batch has 3 rows.
-X = np.random.default_rng(0).normal(size=(33, 5)).astype("float32")
-IDS = np.arange(33)
-Y = X.sum(axis=1, keepdims=True)
-
-
-class Items(keras.utils.PyDataset):
-    """Batches of 7, which no global batch is made of."""
-
-    def __len__(self) -> int:
-        return 5
-
-    def __getitem__(self, index: int) -> Any:
-        rows = slice(7 * index, 7 * index + 7)
-        return (X[rows], IDS[rows]), Y[rows]
-
-
-def _sources(directory: str) -> dict[str, Any]:
-    arrays = ((X, IDS), Y)
-    on_disk = np.memmap(Path(directory, f"{os.getpid()}.bin"), "float32", "w+", shape=X.shape)
-    on_disk[:] = X
-    return {
-        "arrays": arrays,
-        "memmap": ((on_disk, IDS), Y),
-        "stream": tf.data.Dataset.from_tensor_slices(arrays),
-        "PyDataset": Items(),
-    }
-
-
-def run(num_replicas: int, directory: str, worker_load: Any = None) -> dict[str, Any]:
-    """Every kind of source and order: what a model becomes, and which examples `map_fn` was called on here.
-
-    Args:
-        num_replicas: Logical CPUs; 0 where TF_CONFIG says who there is.
-        directory: Of this process, for files.
-        worker_load: As `dp.dataset`.
-    """
-    if num_replicas > 1:
-        tfscale.simulate_replicas(num_replicas)
-    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, seed=3)
-    found: dict[str, Any] = {}
-    for name, source in _sources(directory).items():
-        for shuffle in (False, True):
-            seen: list[int] = []
-            data = dp.dataset(source, map_fn=_noting(seen), shuffle=shuffle, worker_load=worker_load)
-            model = _model(dp)
-            observed = observe_fit(model, {"x": data}, epochs=EPOCHS)
-            mapped = list(seen)
-            ordered = dp.dataset(source, map_fn=_noting([]), worker_load=worker_load)
-            found[f"{name}, {'shuffled' if shuffle else 'in order'}"] = {
-                "observed": observed,
-                "mapped": mapped,
-                "steps": len(data),
-                "predict": model.predict(ordered, verbose=0),
-                "evaluate": model.evaluate(dp.dataset(source, map_fn=_noting([])), verbose=0),
-            }
-    return found
-
-
-def _noting(seen: list[int]) -> Any:
-    """Notes on which example it is called, and adds noise that depends on the seed alone."""
-
-    def note(example_id: np.ndarray) -> np.ndarray:
-        seen.append(int(example_id))
-        return example_id
-
-    def map_fn(example: Any, seed: tf.Tensor) -> Any:
-        (x, example_id), y = example
-        noted = tf.ensure_shape(tf.numpy_function(note, [example_id], tf.int64), ())
-        noise = tf.random.stateless_normal((5,), seed)
-        return tf.ensure_shape(x, (5,)) + 0.1 * noise + 0.0 * tf.cast(noted, tf.float32), y
-
-    return map_fn
-
-
-def _model(dp: Any) -> keras.Model:
-    keras.utils.set_random_seed(1)
-    with dp.scope():
-        model = dp.prepare(
-            keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)])
-        )
-        model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=["mae"])
-    return model
+from tests.training.data.example_rows import GLOBAL_BATCH, IDS, Items, X, Y, make_model, noting, noting_ids
 
 
 def orders(seed: int | None) -> dict[str, Any]:
@@ -128,7 +40,7 @@ def skipping() -> list[int]:
     found = []
     for source in (((X, IDS), Y), tf.data.Dataset.from_tensor_slices(((X, IDS), Y))):
         seen: list[int] = []
-        data = dp.dataset(source, map_fn=_noting(seen))
+        data = dp.dataset(source, map_fn=noting(seen))
         data.start_at(0, 2)
         list(data)
         found.append(sorted(seen))
@@ -138,7 +50,7 @@ def skipping() -> list[int]:
 def resumed() -> dict[str, Any]:
     """`fit` with an `initial_epoch` goes on with the order of that epoch."""
     dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, seed=3, devices=1)
-    whole, half = _model(dp), _model(dp)
+    whole, half = make_model(dp), make_model(dp)
     source = (X, Y)
     whole.fit(dp.dataset(source, shuffle=True), epochs=4, verbose=0)
     half.fit(dp.dataset(source, shuffle=True), epochs=2, verbose=0)
@@ -157,7 +69,7 @@ def restored(directory: str) -> dict[str, Any]:
             if epoch == 2:
                 raise RuntimeError("pulled the plug")
 
-    whole, half, again = (_model(dp) for _ in range(3))
+    whole, half, again = (make_model(dp) for _ in range(3))
     whole.fit(dp.dataset((X, Y), shuffle=True), epochs=4, verbose=0)
     backup = functools.partial(keras.callbacks.BackupAndRestore, str(Path(directory, "backup")))
     with contextlib.suppress(RuntimeError):
@@ -171,7 +83,7 @@ def looked_at() -> dict[str, Any]:
     dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, seed=0, devices=1)
     histories = []
     for look in (False, True):
-        model = _model(dp)
+        model = make_model(dp)
         stream = dp.dataset(tf.data.Dataset.from_tensor_slices((X, Y)), shuffle=True)
         if look:
             next(iter(stream))
@@ -251,7 +163,7 @@ def other_inputs() -> dict[str, Any]:
     stream = tf.data.Dataset.from_generator(examples, output_signature=spec)
     stream = stream.apply(tf.data.experimental.assert_cardinality(33))
     cached = dp.dataset(stream, cache=True, shuffle=True)
-    model = _model(dp)
+    model = make_model(dp)
     history = model.fit(cached, epochs=3, validation_data=dp.dataset((X, Y)), verbose=0).history
     labels = (Y[:, 0] > 0).astype("int32")
     with dp.scope():
@@ -290,86 +202,59 @@ def tfds(directory: str) -> dict[str, Any]:
     }
 
 
-def differing(directory: str, fault: str) -> None:
-    """One worker has other examples than the chief."""
-    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH)
-    rows = X
-    if dp.rank == 1:
-        rows = {"length": X[:30], "content": X + 1}[fault]
-    _model(dp).fit(dp.dataset((rows, rows.sum(1, keepdims=True))), verbose=0)
+def validation() -> list[list[float]]:
+    """Draws of validation data in epochs 2 and 3, of a whole `fit` and of one that goes on; evaluated every 2nd."""
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, seed=3, devices=1)
+    found = []
+    for initial_epoch in (0, 4):
+        model = make_model(dp)
+        noisy = dp.dataset(((X, IDS), Y), map_fn=noting([]))
+        # At rate 0 the loss depends on the draws alone.
+        model.optimizer.learning_rate = 0.0
+        given = {"initial_epoch": initial_epoch, "validation_data": noisy, "validation_freq": 2}
+        history = model.fit(dp.dataset((X, Y)), epochs=8, verbose=0, **given).history
+        found.append(history["val_loss"][-2:])
+    return found
 
 
-def failing(directory: str) -> dict[str, str]:
-    """`map_fn` fails on an example that worker 1 maps; what each worker gets to see."""
-    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH)
+def kept() -> dict[str, Any]:
+    """`cache="mapped"`: how often examples are mapped in three shuffled epochs, and whether they stay the same."""
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, seed=3, devices=1)
+    found = {}
+    for name, source in {"arrays": (X, IDS), "stream": tf.data.Dataset.from_tensor_slices((X, IDS))}.items():
+        seen: list[int] = []
 
-    def check(example_id: np.ndarray) -> np.ndarray:
-        if example_id == 18:
-            raise ValueError("example 18 is broken")
-        return example_id
+        note = noting_ids(seen)
 
-    def map_fn(example: Any) -> Any:
-        (x, example_id), y = example
-        noted = tf.ensure_shape(tf.numpy_function(check, [example_id], tf.int64), ())
-        return x + 0.0 * tf.cast(noted, tf.float32), y
+        def map_fn(example: Any, note: Any = note) -> Any:
+            x, example_id = example
+            noted = note(example_id)
+            if noted % 2 == 0:
+                x = -x
+            return {"x": x, "id": noted, "ragged": tf.RaggedTensor.from_row_splits(x, [0, 2, 5])}
 
-    start_s = time.monotonic()
-    try:
-        _model(dp).fit(dp.dataset(((X, IDS), Y), map_fn=map_fn), epochs=100, verbose=0)
-    except Exception as error:
-        found = {"type": type(error).__name__, "said": str(error), "after_s": time.monotonic() - start_s}
-        # The chief serves the others' errors: it must not be gone before they have them.
-        time.sleep(3.0)
-        return found
-    return {}
-
-
-def unseeded(directory: str, seed: int | None) -> list[str]:
-    """The warnings of a `fit` on a plain `tf.data.Dataset` that shuffles."""
-    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH)
-    data = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(40, seed=seed).batch(GLOBAL_BATCH).prefetch(1)
-    with dp.scope():
-        model = dp.prepare(keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)]))
-        model.compile("sgd", "mse")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(data, verbose=0)
-    return [str(each.message) for each in caught if "without a seed" in str(each.message)]
+        data = dp.dataset(source, map_fn=map_fn, shuffle=True, cache="mapped")
+        epochs = [list(data) for _ in range(3)]
+        spec = data.element_spec
+        found[name] = {
+            "seen": seen,
+            "ids": [[each["id"].numpy().tolist() for each in epoch] for epoch in epochs],
+            "x": [np.concatenate([each["x"].numpy() for each in epoch]) for epoch in epochs],
+            "ragged": [tf.concat([each["ragged"] for each in epoch], 0).flat_values.numpy() for epoch in epochs],
+            "spec": (spec["x"].shape.as_list(), spec["ragged"].shape.as_list()),
+        }
+    return found
 
 
-def agreed_seed(directory: str) -> list[float]:
-    """Without a seed every worker would mix in an order of its own: the chief's reaches all."""
-    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH)
-    np.random.seed(dp.rank)
-    model = _model(dp)
-    np.random.seed(dp.rank)
-    ids = tf.data.Dataset.from_tensor_slices((X, Y))
-    return [model.fit(dp.dataset(source, shuffle=True), verbose=0).history["loss"][0] for source in ((X, Y), ids)]
-
-
-def refused(kind: str) -> None:
-    """What has to be refused."""
+def lengths_that_differ() -> str:
+    """Examples of several lengths, which no batch can hold."""
     dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, devices=1)
-    examples = tf.data.Dataset.from_tensor_slices(X)
-    sources = {
-        "batched": lambda: examples.batch(10),
-        "batched, then prefetched": lambda: examples.shuffle(5).padded_batch(10).prefetch(2),
-        "infinite": lambda: examples.repeat(),
-        "unknown": lambda: examples.filter(lambda row: row[0] > 0),
-        "lengths": lambda: (X, Y[:30]),
-        "scalar": lambda: np.float32(3),
-        "empty": lambda: X[:0],
-        "empty stream": lambda: examples.take(0),
-        "nothing": lambda: None,
-        "text": lambda: "train",
-    }
-    if kind == "map_fn":
-        dp.dataset(X, map_fn=lambda row: tf.data.Dataset.from_tensors(row).repeat(2)).as_tf_data()
-    elif kind == "load":
-        dp.dataset(X, worker_load=[1, 2])
-    elif kind == "dropped":
-        dp.dataset(X[:5], drop_remainder=True)
-    elif kind == "position":
-        dp.dataset(X).start_at(0, 4)
-    else:
-        dp.dataset(sources[kind]())
+    rows = tf.data.Dataset.range(33).map(lambda number: (tf.ones((5 + number % 2, 1)), 1.0))
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((None, 1)), keras.layers.GlobalAveragePooling1D()]))
+        model.compile("sgd", "mse")
+    try:
+        model.evaluate(dp.dataset(rows), verbose=0)
+    except tfscale.DataError as error:
+        return str(error)
+    return "no error"

@@ -1,0 +1,94 @@
+"""What two workers do together with `dp.dataset`: agree, divide, keep, and fail."""
+
+import collections
+
+import numpy as np
+import pytest
+
+from tests.processes import run_workers
+from tests.training.data.example_rows import EPOCHS, NUM_EXAMPLES
+
+CASES = "tests.training.data.cases_workers"
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    return run_workers(f"{CASES}:together", 2, args=(str(tmp_path_factory.mktemp("together")),))
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("length", "30 examples on worker 1, 33 on worker 0"),
+        ("content", "other examples on worker 1"),
+        ("arguments", "others on worker 1 than on worker 0"),
+    ],
+)
+def test_workers_that_read_different_data(together, fault, said):
+    for found in together:
+        assert said in found["refused"][fault]
+
+
+def test_the_chief_s_seed_reaches_all(together):
+    first, second = together
+    assert first["seed"] == second["seed"]
+
+
+@pytest.mark.parametrize(("seed", "count"), [(None, 1), (3, 0)])
+def test_plain_shuffle_without_a_seed(together, seed, count):
+    for found in together:
+        assert len(found["unseeded"][seed]) == count
+        assert all("dp.dataset" in text for text in found["unseeded"][seed])
+
+
+def test_measured_loads(together):
+    first, second = (found["measured"] for found in together)
+    assert first["auto"] == second["auto"]
+    # Worker 1 takes 20 ms more for each of its examples; worker 0 about 1 ms for all of a step's.
+    assert first["auto"][0] > 0.8
+    assert sum(first["auto"]) == pytest.approx(1)
+    assert first["equal"] == (0.5, 0.5)
+    for by_load, equal in zip(*first["weights"], strict=True):
+        np.testing.assert_allclose(by_load, equal, rtol=1e-4, atol=1e-6)
+
+
+def test_what_a_worker_mapped_is_kept_there(together):
+    for found in together:
+        # In six epochs nearly every example came by once.
+        assert len(set(found["kept"])) == len(found["kept"]) > NUM_EXAMPLES // 2
+    assert {example for found in together for example in found["kept"]} == set(range(NUM_EXAMPLES))
+
+
+def test_files_of_one_s_own(together):
+    mapped = [found["files"]["mapped"] for found in together]
+    counts = collections.Counter(mapped[0] + mapped[1])
+    assert counts == dict.fromkeys(range(NUM_EXAMPLES), EPOCHS)
+    # Files 2 and 5, and the others.
+    assert set(mapped[0]) == {*range(10, 21), *range(28, 33)}
+    assert len(mapped[0]) == EPOCHS * 16
+    assert not set(mapped[0]) & set(mapped[1])
+    for found in together:
+        assert found["files"]["steps"] == 4
+        assert found["files"]["evaluate"] == pytest.approx(found["files"]["by hand"], rel=1e-5)
+        assert "in the order of the examples" in found["files"]["predict"]
+    assert together[0]["files"]["loss"] == together[1]["files"]["loss"]
+
+
+def test_failure_of_one_worker_reaches_all():
+    chief, other = run_workers(f"{CASES}:failing", 2, args=("",))
+    assert other["type"] == "InvalidArgumentError"
+    assert "example 18 is broken" in other["said"]
+    assert chief["type"] == "ClusterError"
+    assert "worker 1 failed" in chief["said"]
+    assert "example 18 is broken" in chief["said"]
+    # Not after the ten seconds that TensorFlow takes to miss a heartbeat.
+    assert chief["after_s"] < other["after_s"] + 5
+
+
+def test_refusal_of_one_worker_reaches_all():
+    chief, other = run_workers(f"{CASES}:refusing", 2, args=("",))
+    assert other["type"] == "DataError"
+    assert "batch_size=3" in other["said"]
+    assert chief["type"] == "ClusterError"
+    assert "worker 1 failed with DataError: `batch_size` must be" in chief["said"]
+    assert chief["after_s"] < other["after_s"] + 5
