@@ -254,7 +254,7 @@ def report_to_other_workers(message: str) -> None:
     """Makes the collectives that other workers wait in fail with `message`.
 
     Why: TensorFlow itself reports nothing; the others wait until heartbeats are missed.
-    Breaks first: tests/training/data/test_workers.py::test_failure_of_one_worker_reaches_all.
+    Breaks first: tests/training/data/test_two_workers.py::test_failure_of_one_worker_reaches_all.
     """
     # The code of an invalid argument: TensorFlow takes it for an error of the program, and does not try again.
     context.context().report_error_to_cluster(tf.errors.INVALID_ARGUMENT, message)
@@ -264,7 +264,7 @@ def exchange_with_other_workers(own_key: str, other_keys: Sequence[str], *, time
     """Sets a key that all workers see, and waits for theirs; whether all came in time.
 
     Why: a worker that will take part in no collective any more has no public way to talk with the others.
-    Breaks first: tests/training/data/test_workers.py::test_refusal_of_one_worker_reaches_all.
+    Breaks first: tests/training/data/test_two_workers.py::test_refusal_of_one_worker_reaches_all.
     """
     deadline_s = time.monotonic() + timeout_s
     try:
@@ -281,7 +281,7 @@ def has_unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     """Whether a `shuffle` without any seed, global ones included, is anywhere in the pipeline of `dataset`.
 
     Why: each worker would draw an order of its own, and nothing public tells.
-    Breaks first: tests/training/data/test_workers.py::test_plain_shuffle_without_a_seed.
+    Breaks first: tests/training/data/test_two_workers.py::test_plain_shuffle_without_a_seed.
     """
     if type(dataset).__name__ == "_ShuffleDataset":
         seeds = [tf.get_static_value(seed) for seed in (dataset._seed, dataset._seed2)]
