@@ -27,6 +27,7 @@ NAMES = {
     "NoRule",
     "ParityError",
     "RecordFiles",
+    "RecoveryError",
     "ReplicaSchedule",
     "ScalingError",
     "ScalingRule",
@@ -45,7 +46,7 @@ NAMES = {
 
 # Of the modules that are public themselves.
 MODULES = {
-    "callbacks": {"DriftWatch", "ReplicaScaling", "ScalingReport", "StallWatch"},
+    "callbacks": {"ChiefOnly", "DriftWatch", "Recovery", "ReplicaScaling", "ScalingReport", "StallWatch"},
     "flags": {"data_parallel", "define"},
 }
 

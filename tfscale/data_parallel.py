@@ -9,6 +9,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -17,7 +18,9 @@ import tensorflow as tf
 from tfscale.errors import BatchError, DeviceError
 from tfscale.scaling import BatchGrowth, BatchPlan, ScaledKnob, describe_growth
 from tfscale.training.batch_norm import batch_norm_knobs, choose_batch_norm
+from tfscale.training.callbacks.chief_only import write_on_chief_only
 from tfscale.training.callbacks.drift_watch import DriftWatch
+from tfscale.training.callbacks.recovery import Recovery
 from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.callbacks.step_counted import rederive_callbacks
@@ -284,25 +287,29 @@ class DataParallel:
         """Returns callbacks for `fit`: the sensible set, or the user's own, re-derived for the batch ratio.
 
         Args:
-            directory: Where the sensible set writes its files; None to write none. Or a list of callbacks: what
-                Keras's own count in steps (`save_freq`, `update_freq`, `profile_batch`) is re-derived and listed.
+            directory: Where the sensible set writes its files, those of one `fit`; None to write none. Or a list of
+                callbacks: what Keras's own count in steps (`save_freq`, `update_freq`, `profile_batch`) is re-derived
+                and listed.
 
         Returns:
-            `ScalingReport` on the chief, `DriftWatch` where there are several replicas, and `StallWatch` where there
-            are several workers; or the callbacks given, the same objects.
+            `ScalingReport` on the chief, `DriftWatch` where there are several replicas, `StallWatch` where there are
+            several workers, and with a directory `Recovery`; or the callbacks given, the same objects. On several
+            workers those of Keras that write files are in a `ChiefOnly`.
 
         Raises:
             ScalingError: When a given one counts batches in a way that cannot be re-derived.
+            RecoveryError: For `BackupAndRestore` on several workers; `Recovery` does what it is for.
         """
         if directory is None or isinstance(directory, str | os.PathLike):
             report = ScalingReport(self.plan, examples_per_epoch=self._growth.examples_per_epoch, directory=directory)
             replicas = local_replicas(self._strategy)
+            recovery = [] if directory is None else [Recovery(Path(directory) / "recovery")]
             watches: list[Any] = [DriftWatch()] if replicas.total > 1 else []
             watches += [StallWatch()] if replicas.here < replicas.total else []
-            return [*([report] if self.is_chief else []), *watches]
+            return [*([report] if self.is_chief else []), *recovery, *watches]
         callbacks, knobs = rederive_callbacks(directory, self.batch_ratio)
         self._list(knobs)
-        return callbacks
+        return write_on_chief_only(callbacks, self._strategy)
 
     def steps_per_epoch(self, num_examples: int) -> int:
         """Returns the steps of one epoch, a smaller last one included."""

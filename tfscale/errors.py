@@ -51,6 +51,10 @@ class ParityError(TfscaleError, ValueError):
     """`verify` cannot compare what it was given."""
 
 
+class RecoveryError(TfscaleError, ValueError):
+    """A run cannot go on from the checkpoints that are there, or not as it was asked to."""
+
+
 class ScalingError(TfscaleError, ValueError):
     """A hyper-parameter cannot be re-derived: a bad ratio, rule or value, or one that was re-derived before."""
 

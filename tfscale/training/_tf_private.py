@@ -1,6 +1,7 @@
 """Every non-public TensorFlow or Keras name that tfscale stands on, one function each.
 
-Nothing outside this file may import `tensorflow.python` or `keras.src`, or touch an attribute of theirs that
+Those that exact resume needs besides are in `_resume_private.py`, by the same rules.
+Nothing outside these files may import `tensorflow.python` or `keras.src`, or touch an attribute of theirs that
 begins with an underscore. Each function says why the public API is not enough, the versions it was tried on, and
 which test breaks first when the name goes away. Instances are adjusted, classes and modules never are.
 
@@ -318,14 +319,16 @@ def restored_epoch(model: keras.Model) -> int:
     return int(getattr(model, "_initial_epoch", 0) or 0)
 
 
-def keep_last_logs(model: keras.Model) -> None:
+def keep_last_logs(model: keras.Model, otherwise: Callable[[], dict[str, Any]] = dict) -> None:
     """Takes the logs of an epoch from its last step, where Keras would compute them anew from the metrics.
+
+    An epoch that was resumed behind its last step has none: then they are what `otherwise()` returns.
 
     Why: they are those of the global state already, and on several workers each read of a metric's variable is a
     collective of its own, milliseconds per epoch and metric.
     Breaks first: tests/training/test_prepared_model.py::test_logs_of_an_epoch_are_not_computed_anew.
     """
-    model._get_metrics_result_or_logs = lambda logs: logs
+    model._get_metrics_result_or_logs = lambda logs: logs or otherwise()
 
 
 def hook_gradients(optimizer: keras.optimizers.Optimizer, before_clipping: Callable[[list[Any]], list[Any]]) -> None:

@@ -172,6 +172,11 @@ class GlobalBatches(tf.distribute.DistributedDataset):
         self._strategy = strategy
         self.global_spec = dataset.element_spec
         self._dataset = dataset.prefetch(tf.data.AUTOTUNE)
+        self._first = 0
+
+    def start_at(self, batch: int) -> None:
+        """Lets the next pass begin with another batch than the first; those before it are read in vain."""
+        self._first = batch
 
     @property
     def element_spec(self) -> Any:
@@ -184,9 +189,11 @@ class GlobalBatches(tf.distribute.DistributedDataset):
 
     def __iter__(self) -> Iterator[Any]:
         """Starts again from the first batch."""
+        first, self._first = self._first, 0
+        dataset = self._dataset.skip(first) if first else self._dataset
         if on_gpus(self._strategy):
-            return iter(in_turn_on_gpus(self._dataset.map(self._split), self._strategy))
-        return iter(self._dataset)
+            return iter(in_turn_on_gpus(dataset.map(self._split), self._strategy))
+        return iter(dataset)
 
     def _split(self, *element: Any) -> tuple[ReplicaBatch, ...]:
         batch = element if isinstance(self.global_spec, tuple) else element[0]

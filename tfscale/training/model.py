@@ -21,6 +21,7 @@ from tfscale.errors import DataError, ModelError
 from tfscale.training import _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.data.balance import make_probe
 from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
@@ -35,7 +36,13 @@ from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.failures import failing_together
 from tfscale.training.functions import StepRunner
 from tfscale.training.losses import make_losses_global
-from tfscale.training.optimizers import accumulates, average_accumulators, innermost, reduce_gradients_once
+from tfscale.training.optimizers import (
+    accumulates,
+    average_accumulators,
+    held_optimizers,
+    innermost,
+    reduce_gradients_once,
+)
 from tfscale.training.randomness import separate_random_streams
 from tfscale.training.steps_per_call import StepsPerCall, check_steps_per_execution, steps_per_call
 from tfscale.training.strategy import adopt_strategy
@@ -118,6 +125,7 @@ class PreparedModel:
         self._calls: weakref.WeakKeyDictionary[Any, StepsPerCall] = weakref.WeakKeyDictionary()
         self._runner = StepRunner(model, strategy)
         self._input_spec: Any = None
+        self._fit: RecoverableFit | None = None
 
     def install(self) -> None:
         """Puts these methods on the model object."""
@@ -129,7 +137,7 @@ class PreparedModel:
             setattr(model, name, self._checked(name))
         _tf_private.replace_symbolic_build(model, self.build)
         _tf_private.replace_auto_jit_compile(model, self._would_compile)
-        _tf_private.keep_last_logs(model)
+        _tf_private.keep_last_logs(model, otherwise=self._logs_before_restart)
         # Functions made before belong to the unprepared model.
         model.train_function = model.test_function = model.predict_function = None
 
@@ -166,6 +174,12 @@ class PreparedModel:
         self._input_spec = keras.utils.unpack_x_y_sample_weight(spec)[0]
         with self._strategy.scope():
             _tf_private.build_from_spec(self._model, spec)
+        if iterator is not None and self._fit is not None:
+            # The first iterator that `fit` builds from is that of its training data.
+            self._fit.use(iterator)
+
+    def _logs_before_restart(self) -> dict[str, Any]:
+        return {} if self._fit is None else self._fit.logs()
 
     def _choose_calls(self, epoch_iterator: Any) -> None:
         """Lets each call of an epoch take as many steps as is good, unless `compile` was given a number."""
@@ -207,7 +221,7 @@ class PreparedModel:
         # Once more, for layers that were made when the model was built.
         scale_batch_norm(model, self._batch_ratio)
         separate_random_streams(model)
-        for optimizer in _optimizers(model):
+        for optimizer in held_optimizers(model):
             _check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
             reduce_gradients_once(optimizer)
         if model.compiled:
@@ -228,15 +242,20 @@ class PreparedModel:
                     return self._call(name, method, arguments)
             finally:
                 _stop_watching(arguments.arguments.get("callbacks"))
+                if name == "fit" and self._fit is not None:
+                    self._fit.close()
+                    self._fit = None
 
         return call
 
     def _call(self, name: str, method: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         given = arguments.arguments
         self._suit_data(name, given)
-        callback = start_with_epoch(given) if name == "fit" else None
-        if callback is not None:
-            given["callbacks"] = _with_callback(given.get("callbacks"), callback, first=False)
+        if name == "fit":
+            self._fit = find_recoverable_fit(self._model, self._strategy, given, self._global_batch)
+            callback = start_with_epoch(given) if self._fit is None else None
+            if callback is not None:
+                given["callbacks"] = _with_callback(given.get("callbacks"), callback, first=False)
         _use_views(given)
         if self._global_batch is None or not {"x", "batch_size"} <= set(arguments.signature.parameters):
             return method(*arguments.args, **arguments.kwargs)
@@ -286,12 +305,6 @@ class _AverageAccumulators(keras.callbacks.Callback):
         del epoch, logs
         average = functools.partial(average_accumulators, self.model.optimizer)
         tf.function(lambda: self._strategy.run(average), autograph=False)()
-
-
-def _optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:
-    """The compiled optimizer, and those that a user's own class holds besides."""
-    held = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
-    return list({id(optimizer): optimizer for optimizer in held}.values())
 
 
 def _are_arrays(x: Any) -> bool:

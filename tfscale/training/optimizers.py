@@ -78,6 +78,12 @@ def innermost(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimiz
     return optimizer
 
 
+def held_optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:
+    """The compiled optimizer of a model, and those that a user's own class holds besides."""
+    held = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
+    return list({id(optimizer): optimizer for optimizer in held}.values())
+
+
 def _updaters(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
     """The optimizers that update weights: those inside a `MultiOptimizer` (since Keras 3.15), or the one at hand."""
     return list(getattr(optimizer, "optimizers", ())) or [innermost(optimizer)]

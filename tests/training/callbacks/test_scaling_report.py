@@ -129,7 +129,8 @@ def test_log(caplog):
 
 def test_sensible_set(tmp_path):
     dp = DataParallel(global_batch=8, devices=1)
-    for arguments in ((), (None,), (tmp_path,), (str(tmp_path),)):
-        [report] = dp.callbacks(*arguments)
-        assert type(report) is ScalingReport
-    assert len(dp.callbacks(directory=tmp_path)) == 1
+    for arguments in ((), (None,)):
+        assert [type(each) for each in dp.callbacks(*arguments)] == [ScalingReport]
+    for directory in (tmp_path, str(tmp_path)):
+        assert [type(each) for each in dp.callbacks(directory)] == [ScalingReport, Recovery]
+    assert len(dp.callbacks(directory=tmp_path)) == 2

@@ -88,7 +88,7 @@ class ReplicaScaling(keras.callbacks.Callback):
         self._warmup_steps = float(check_warmup(warmup_steps))
         self._steps_per_epoch = steps_per_epoch
         self._factor = 1.0
-        self._first_step = 0
+        self._first_step: int | None = None
         self._skipped: int | None = None
         self._applied: float | None = None
         self._unfinished: tuple[float, float] | None = None
@@ -113,10 +113,9 @@ class ReplicaScaling(keras.callbacks.Callback):
         del logs
         if self.batch_ratio == 1:
             return
-        steps = int(keras.ops.convert_to_numpy(self._optimizer().iterations))
         if self._skipped is None:
-            self._skipped = self._count_skipped(epoch, steps)
-        self._first_step = steps + self._skipped
+            self._skipped = self._count_skipped(epoch, int(keras.ops.convert_to_numpy(self._optimizer().iterations)))
+        self._first_step = None
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Sets the rate of this batch."""
@@ -125,7 +124,12 @@ class ReplicaScaling(keras.callbacks.Callback):
             return
         optimizer = self._optimizer()
         reference = _read_rate(optimizer)
-        step = self._first_step + batch // (optimizer.gradient_accumulation_steps or 1)
+        accumulation = optimizer.gradient_accumulation_steps or 1
+        if self._first_step is None:
+            # The first batch of an epoch that goes on after a restart is not batch 0.
+            steps = int(keras.ops.convert_to_numpy(optimizer.iterations))
+            self._first_step = steps + (self._skipped or 0) - batch // accumulation
+        step = self._first_step + batch // accumulation
         multiplier = self._multiplier(step)
         rate = reference * multiplier
         if self._applied is None:
@@ -150,6 +154,15 @@ class ReplicaScaling(keras.callbacks.Callback):
         """Lets go of the optimizer."""
         del logs
         _MULTIPLIERS.pop(self._optimizer(), None)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns what a run that goes on elsewhere has to know; see `Recovery`."""
+        return {"skipped": self._skipped, "applied": self._applied}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `get_state` returned; the velocity is that of the rate applied last."""
+        self._skipped, self._applied = state["skipped"], state["applied"]
+        self._first_step = None
 
     def _optimizer(self) -> keras.optimizers.Optimizer:
         return innermost(self.model.optimizer)

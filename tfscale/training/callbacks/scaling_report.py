@@ -133,6 +133,18 @@ class ScalingReport(keras.callbacks.Callback):
             self._writer.close()
             self._writer = None
 
+    def get_state(self) -> dict[str, Any]:
+        """Returns what a run that goes on elsewhere has to know; see `Recovery`."""
+        return {"rows": self.rows}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on behind the rows of `get_state`; any that the file has after them are made again."""
+        self.rows = state["rows"]
+        if self._directory is not None:
+            (self._directory / "scaling.csv").unlink(missing_ok=True)
+            for row in self.rows:
+                _write_csv(self._directory / "scaling.csv", row, append=True)
+
     def _reference_steps(self, optimizer: keras.optimizers.Optimizer, steps: int) -> float:
         if isinstance(optimizer, AdaScaleSGD):
             return float(keras.ops.convert_to_numpy(optimizer.position))

@@ -103,6 +103,21 @@ class GlobalDataset:
         return self._rows.global_batch
 
     @property
+    def examples_per_epoch(self) -> int:
+        """Examples that an epoch uses: without a remainder that is dropped."""
+        return (len(self) - 1) * self.global_batch + self._rows.last_batch
+
+    @property
+    def seed(self) -> int | None:
+        """Of the orders and of `map_fn`; None as long as none was given or drawn."""
+        return self._seed
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next pass of training or evaluation."""
+        return self._position.epoch
+
+    @property
     def element_spec(self) -> Any:
         """Spec of a global batch."""
         return self._all_batches.element_spec
@@ -115,7 +130,7 @@ class GlobalDataset:
         """Yields the global batches of the next epoch; training counts its own."""
         return iter(self._own_batches)
 
-    def start_at(self, epoch: int, step: int = 0) -> None:
+    def start_at(self, epoch: int, step: int = 0, *, seed: int | None = None) -> None:
         """Lets the next pass be that of `epoch`, from `step` on; passes after it count on.
 
         Nothing that is skipped is mapped. Arrays are not read either, so that it takes no longer however far it is;
@@ -124,6 +139,7 @@ class GlobalDataset:
         Args:
             epoch: From 0.
             step: From 0, less than the number of steps.
+            seed: Of the run that goes on; None keeps the one that is there.
 
         Raises:
             DataError: When there is no such step.
@@ -135,6 +151,7 @@ class GlobalDataset:
             )
         for position in (self._position, self._own_position):
             position.epoch, position.step = epoch, step
+        self._seed = self._seed if seed is None else seed
 
     def as_tf_data(self) -> tf.data.Dataset:
         """The global batches as a `tf.data.Dataset`, for whatever takes nothing else.

@@ -1,0 +1,1 @@
+"""Workers that are killed again and again, beside a run that is not."""

@@ -1,0 +1,101 @@
+"""Every non-public TensorFlow or Keras name that exact resume stands on; the rest, and the rules, in `_tf_private.py`.
+
+Versions tried: see `training/versions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common import global_state
+from keras.src.random import seed_generator
+
+
+def restore_epoch(model: keras.Model, epoch: int | None) -> None:
+    """Lets `fit` begin with `epoch`; None for the one that it was given. Why: as `_tf_private.restored_epoch`.
+
+    Breaks first: tests/training/recovery/test_resume.py.
+    """
+    model._initial_epoch = epoch
+
+
+def begin_first_epoch_later(epoch_iterator: Any, find: Callable[[], tuple[int, int]]) -> None:
+    """Leaves out the first calls of the first epoch that a Keras epoch iterator runs.
+
+    Why: Keras counts the steps of every epoch from 0, and takes data that begin in the middle of one for too short.
+    Breaks first: tests/training/recovery/test_resume.py.
+
+    Args:
+        epoch_iterator: Of `fit`.
+        find: Called when the first epoch begins; returns how many calls to leave out, and how many steps former epochs
+            took from the same pass over the data.
+    """
+    enumerate_calls = epoch_iterator._enumerate_iterator
+
+    def from_the_middle() -> Any:
+        del epoch_iterator._enumerate_iterator
+        calls, steps_before = find()
+        for index, call in enumerate(enumerate_calls()):
+            if index == 0:
+                epoch_iterator._steps_seen += steps_before
+            if index >= calls:
+                yield call
+
+    epoch_iterator._enumerate_iterator = from_the_middle
+
+
+def batches_per_pass(epoch_iterator: Any) -> int | None:
+    """The batches that the data of a Keras epoch iterator have, as far as Keras knows.
+
+    Why: the public `num_batches` is `steps_per_epoch` where that was given. Breaks first: as `begin_first_epoch_later`.
+    """
+    return epoch_iterator._num_batches
+
+
+def callback_counters(callback: keras.callbacks.Callback) -> tuple[str, ...]:
+    """The attributes in which one of Keras's own callbacks, or a subclass, keeps what it has counted so far.
+
+    Why: Keras has no way to save a callback's state. Those that are not here keep none.
+    Breaks first: tests/training/recovery/test_counters.py.
+    """
+    return tuple(name for cls, names in _COUNTERS.items() if isinstance(callback, cls) for name in names)
+
+
+_COUNTERS: dict[type, tuple[str, ...]] = {
+    keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_weights", "best_epoch"),
+    keras.callbacks.History: ("epoch", "history"),
+    keras.callbacks.ModelCheckpoint: (
+        "best",
+        "epochs_since_last_save",
+        "_batches_seen_since_last_saving",
+        "_last_batch_seen",
+        "_current_epoch",
+    ),
+    keras.callbacks.ReduceLROnPlateau: ("wait", "best", "cooldown_counter"),
+    keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
+    keras.callbacks.TensorBoard: ("_global_train_batch", "_global_test_batch", "_previous_epoch_iterations"),
+}
+
+
+def global_seed_generator(*, make: bool = False) -> keras.random.SeedGenerator | None:
+    """The generator behind `keras.random` without a seed; None before its first use, unless it is to be made.
+
+    Why: nothing public leads to its state. Breaks first: tests/training/recovery/test_counters.py.
+    """
+    if make:
+        return seed_generator.global_seed_generator()
+    return global_state.get_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR)
+
+
+def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
+    """Whether a `shuffle` in the pipeline of `dataset` gives each pass an order of its own.
+
+    Why: a new process cannot have the order of a later pass again, and nothing public tells.
+    Breaks first: tests/training/recovery/test_data_kinds.py.
+    """
+    if type(dataset).__name__ == "_ShuffleDataset" and dataset._reshuffle_each_iteration is not False:
+        return True
+    return any(has_order_per_pass(each) for each in dataset._inputs())

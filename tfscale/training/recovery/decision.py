@@ -1,0 +1,96 @@
+"""At which step do all workers save, or end?"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfscale.training.recovery.interval import SaveClock, next_agreement
+from tfscale.training.recovery.termination import Termination
+from tfscale.training.recovery.votes import Vote, Workers
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user asked for; see `callbacks.Recovery`."""
+
+    directory: Path
+    every_steps: int | None
+    every_s: float | None
+    keep: int
+    mtbf_s: float
+
+
+class Decision:
+    """Saves by steps are known to all. The time, and a signal, are known to one: then the workers vote.
+
+    One worker has nobody to ask and decides at every step. Several ask each other about once a second, at steps that
+    follow from the vote before.
+
+    Args:
+        settings: What the user asked for.
+        workers: Of the job.
+        termination: Whether this worker was asked to end.
+    """
+
+    def __init__(self, settings: Settings, workers: Workers, termination: Termination):
+        self._every_steps = settings.every_steps
+        self._workers = workers
+        self._termination = termination
+        self._clock = SaveClock(settings.every_s, settings.mtbf_s, time.monotonic())
+        self._saved_at = 0
+        self._calls_to_vote = 1
+        self._calls = 0
+        self._voted_s = time.monotonic()
+        self.steps = 0
+        """Steps of the run, those before a restart included."""
+        self.is_due = False
+        """Whether to save as soon as the state allows it."""
+        self.save_s: float | None = None
+        """How long the last save took, on the chief."""
+
+    def start(self, steps: int) -> None:
+        """Begins to count at `steps`."""
+        self.steps = self._saved_at = steps
+
+    def count(self, steps: int) -> None:
+        """Counts steps that were made."""
+        self.steps += steps
+        every = self._every_steps
+        if every is not None and self.steps // every > self._saved_at // every:
+            self.is_due = True
+
+    def saved(self, save_s: float | None) -> None:
+        """Notes that the state was saved.
+
+        Args:
+            save_s: How long that took, as far as it is known.
+        """
+        self.is_due = False
+        self.save_s = save_s
+        self._saved_at = self.steps
+        self._clock.saved(time.monotonic())
+
+    def vote(self, *, is_writing: bool) -> bool:
+        """Returns whether all end here.
+
+        Args:
+            is_writing: Whether the last save is still under way: then the next one waits.
+        """
+        self._calls += 1
+        if self._workers.are_several and self._calls < self._calls_to_vote:
+            return False
+        now_s = time.monotonic()
+        is_due = (
+            self._every_steps is None
+            and not is_writing
+            and self.steps > self._saved_at
+            and self._clock.is_due(now_s, self.save_s)
+        )
+        own = Vote(self._termination.requested, is_due, next_agreement(self._calls, now_s - self._voted_s))
+        agreed = self._workers.agree(own)
+        self.is_due = self.is_due or agreed.save
+        self._calls_to_vote, self._calls = agreed.next_agreement, 0
+        self._voted_s = time.monotonic()
+        return agreed.stop
