@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfscale import BatchPlan, DataParallel
-from tfscale.callbacks import ReplicaScaling, ScalingReport
+from tfscale.callbacks import Recovery, ReplicaScaling, ScalingReport
 
 PLAN = BatchPlan(global_batch=8, num_replicas=2, reference_batch=2)
 
