@@ -22,21 +22,20 @@ def restore_epoch(model: keras.Model, epoch: int | None) -> None:
     model._initial_epoch = epoch
 
 
-def begin_first_epoch_later(epoch_iterator: Any, find: Callable[[], tuple[int, int]]) -> None:
-    """Leaves out the first calls of the first epoch that a Keras epoch iterator runs.
+def begin_epochs_later(epoch_iterator: Any, find: Callable[[], tuple[int, int]]) -> None:
+    """Leaves out the first calls of an epoch that a Keras epoch iterator runs.
 
     Why: Keras counts the steps of every epoch from 0, and takes data that begin in the middle of one for too short.
     Breaks first: tests/training/recovery/test_resume.py.
 
     Args:
         epoch_iterator: Of `fit`.
-        find: Called when the first epoch begins; returns how many calls to leave out, and how many steps former epochs
-            took from the same pass over the data.
+        find: Called when an epoch begins; returns how many calls to leave out, and how many steps former epochs, of
+            another process, took from the same pass over the data.
     """
     enumerate_calls = epoch_iterator._enumerate_iterator
 
     def from_the_middle() -> Any:
-        del epoch_iterator._enumerate_iterator
         calls, steps_before = find()
         for index, call in enumerate(enumerate_calls()):
             if index == 0:
@@ -50,7 +49,7 @@ def begin_first_epoch_later(epoch_iterator: Any, find: Callable[[], tuple[int, i
 def batches_per_pass(epoch_iterator: Any) -> int | None:
     """The batches that the data of a Keras epoch iterator have, as far as Keras knows.
 
-    Why: the public `num_batches` is `steps_per_epoch` where that was given. Breaks first: as `begin_first_epoch_later`.
+    Why: the public `num_batches` is `steps_per_epoch` where that was given. Breaks first: as `begin_epochs_later`.
     """
     return epoch_iterator._num_batches
 

@@ -306,7 +306,7 @@ def join_steps(epoch_iterator: Any, join: Callable[[Any, int | None], Any]) -> N
     divide it.
     Breaks first: tests/training/test_steps_per_call.py.
     """
-    enumerate_steps = type(epoch_iterator)._enumerate_iterator.__get__(epoch_iterator)
+    enumerate_steps = epoch_iterator._enumerate_iterator
     epoch_iterator._enumerate_iterator = lambda: join(enumerate_steps(), epoch_iterator.num_batches)
 
 

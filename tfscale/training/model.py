@@ -169,14 +169,13 @@ class PreparedModel:
     def build(self, iterator: Any = None, data_batch: Any = None) -> None:
         """Builds whatever the model still lacks, from the shapes of its data."""
         if iterator is not None:
+            if self._fit is not None:
+                self._fit.use(iterator)
             self._choose_calls(iterator)
         spec = data_batch if iterator is None else dataset_spec(_tf_private.distributed_dataset(iterator))
         self._input_spec = keras.utils.unpack_x_y_sample_weight(spec)[0]
         with self._strategy.scope():
             _tf_private.build_from_spec(self._model, spec)
-        if iterator is not None and self._fit is not None:
-            # The first iterator that `fit` builds from is that of its training data.
-            self._fit.use(iterator)
 
     def _logs_before_restart(self) -> dict[str, Any]:
         return {} if self._fit is None else self._fit.logs()

@@ -64,6 +64,7 @@ class Recipe:
 
     data: Callable[[Any], Any]
     epochs: int = 3
+    auto: bool = False
     every_steps: int = 1
     plugs: tuple[int, ...] = (8,)
     compile: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -112,6 +113,7 @@ RECIPES = {
         shuffled, optimizer=lambda: keras.optimizers.SGD(0.05, momentum=0.9, gradient_accumulation_steps=3), plugs=(7,)
     ),
     "steps_per_execution": Recipe(shuffled, compile={"steps_per_execution": 4}, plugs=(3,)),
+    "steps_per_execution, chosen": Recipe(shuffled, epochs=8, every_steps=2, plugs=(30,), auto=True),
     "steps_per_epoch": Recipe(shuffled, fit={"steps_per_epoch": 3}, epochs=5, plugs=(10,)),
     "arrays, in order": Recipe(lambda dp: rows(), fit={"shuffle": False}),
     "tf.data": Recipe(lambda dp: tf.data.Dataset.from_tensor_slices(rows()).batch(BATCH)),
@@ -142,7 +144,8 @@ RECIPES = {
 def one_go_and_interrupted(num_replicas: int, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The outcomes of a run, and of one whose plug was pulled as often as the recipe says."""
     recipe = RECIPES[name]
-    dp = data_parallel(num_replicas)
+    chosen = {"steps_per_execution": "auto"} if recipe.auto else {}
+    dp = data_parallel(num_replicas, global_batch=BATCH, **chosen)
     with tempfile.TemporaryDirectory() as directory:
         one_go = fit(dp, recipe, None, plug=None, seed=1)
         # Other weights, and other random numbers: all that is alike comes from the checkpoint.
@@ -155,13 +158,13 @@ def one_go_and_interrupted(num_replicas: int, name: str) -> tuple[dict[str, Any]
         return one_go, fit(dp, recipe, directory, plug=None, seed=99 if recipe.every_steps < 50 else 1)
 
 
-def data_parallel(num_replicas, **batch):
+def data_parallel(num_replicas, **arguments):
     if num_replicas > 1:
         tfscale.simulate_replicas(num_replicas)
     # One per process: the second of a process gets the same replicas.
     if not _STRATEGY:
         _STRATEGY.append(tfscale.make_strategy())
-    return tfscale.DataParallel(**(batch or {"global_batch": BATCH}), strategy=_STRATEGY[0])
+    return tfscale.DataParallel(**arguments, strategy=_STRATEGY[0])
 
 
 _STRATEGY: list[tf.distribute.Strategy] = []
@@ -235,7 +238,7 @@ def _linear(dp, decay):
 
 def refusals() -> dict[str, str]:
     """The messages of what recovery refuses."""
-    dp = data_parallel(1)
+    dp = data_parallel(1, global_batch=BATCH)
     recipe = dataclasses.replace(RECIPES["in the middle of an epoch"], epochs=1)
     wider = dataclasses.replace(recipe, layers=lambda: [keras.layers.Dense(5, name="wide")])
     adam = dataclasses.replace(recipe, optimizer=lambda: keras.optimizers.Adam(0.01))

@@ -116,16 +116,16 @@ class Recovery(keras.callbacks.Callback):
         return self._run
 
 
-class _BeforeEachStep(keras.callbacks.Callback):
-    """Is the first to hear of a step, when all have done with the one before."""
+class _BeforeEachCall(keras.callbacks.Callback):
+    """Is the first to hear of a call, when all have done with the one before."""
 
     def __init__(self, run: RecoveryRun):
         super().__init__()
         self._run = run
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        del batch, logs
-        self._run.before_step()
+        del logs
+        self._run.before_call(batch)
 
 
 class RecoverableFit:
@@ -158,7 +158,7 @@ class RecoverableFit:
             callbacks.append(keras.callbacks.History())
         others = list(callbacks)
         self._run = RecoveryRun(recovery.settings, model, strategy=strategy, data=data, callbacks=others)
-        callbacks[:] = [_BeforeEachStep(self._run), *others, recovery]
+        callbacks[:] = [_BeforeEachCall(self._run), *others, recovery]
         recovery.take_part_in(self._run)
 
     def use(self, epoch_iterator: Any) -> None:

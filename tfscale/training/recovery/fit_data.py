@@ -30,14 +30,14 @@ class FitData:
         self.initial_epoch: int = arguments.get("initial_epoch") or 0
         self.global_batch = self._training.global_batch if self._training else global_batch
         self.can_begin_within_epoch = _has_one_order(arguments)
-        self._start = Position(self.initial_epoch, 0)
+        self._start: Position | None = None
         self._steps_per_execution = 1
 
     def use(self, epoch_iterator: Any, steps_per_execution: int) -> None:
         """Takes the iterator that Keras made of the training data, once the model is built."""
         self._iterator = epoch_iterator
         self._steps_per_execution = steps_per_execution
-        _resume_private.begin_first_epoch_later(epoch_iterator, self._begin)
+        _resume_private.begin_epochs_later(epoch_iterator, self._begin)
 
     @property
     def steps_per_epoch(self) -> int | None:
@@ -91,7 +91,9 @@ class FitData:
             data.start_at(start.batch)
 
     def _begin(self) -> tuple[int, int]:
-        position = self._start
+        position, self._start = self._start, None
+        if position is None:
+            return 0, 0
         calls = count_calls_to_skip(position.step, self.steps_per_epoch, self._steps_per_execution)
         start = find_data_start(position, self._steps_per_epoch, self._batches_per_pass)
         return calls, max(start.batch - position.step, 0)

@@ -70,7 +70,7 @@ class RecoveryRun:
         self._position = Position(data.initial_epoch, 0)
         self._rates: list[float | None] = []
         self._examples_offset = 0
-        self._calls = 0
+        self._offset: int | None = None
         self.epochs = 0
         """Epochs that `fit` was asked for."""
         self.last_logs: dict[str, float] = {}
@@ -112,15 +112,20 @@ class RecoveryRun:
         else:
             self._position = Position(epoch, 0)
         self._resumed = None
-        self._calls = 0
+        self._offset = None
 
-    def before_step(self) -> None:
-        """Saves, or ends, where all workers agree to."""
-        if self._calls:
-            steps = self._model.steps_per_execution
-            self._position = Position(self._position.epoch, self._position.step + steps)
-            self._decision.count(steps)
-        self._calls += 1
+    def before_call(self, step: int) -> None:
+        """Saves, or ends, where all workers agree to.
+
+        Args:
+            step: The first one of the call that comes next, as Keras counts: where a former run took other steps per
+                call, it begins with another number than was reached.
+        """
+        if self._offset is None:
+            self._offset = self._position.step - step
+        done = step + self._offset - self._position.step
+        self._position = Position(self._position.epoch, self._position.step + done)
+        self._decision.count(done)
         stop = self._decision.vote(is_writing=self._files.is_writing)
         can_save = self._data.can_begin_within_epoch
         if can_save and (stop or self._decision.is_due):
