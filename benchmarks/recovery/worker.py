@@ -9,15 +9,22 @@ metric, so that what it says holds for the state that training went on with, and
 import argparse
 import json
 import os
+import random
 import signal
+import threading
 import time
 from pathlib import Path
 
-import keras
-import numpy as np
-from sklearn.datasets import load_digits
+# Before the imports below: what they take is a part of every restart.
+STARTED_S = time.time()
 
-import tfscale
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+from sklearn.datasets import load_digits  # noqa: E402
+
+import tfscale  # noqa: E402
+
+IMPORTED_S = time.time()
 
 GLOBAL_BATCH = 130
 NUM_EXAMPLES = 1437
@@ -46,37 +53,54 @@ class Plug(keras.callbacks.Callback):
         pulls: `step:rank` or `step:rank:signal name`.
         rank: Of this worker.
         directory: Where it notes what happened.
+        jitter_s: A SIGKILL comes up to so much later, in the middle of whatever is going on.
     """
 
-    def __init__(self, pulls, rank, directory):
+    def __init__(self, pulls, rank, directory, jitter_s=0.0):
         super().__init__()
         self._pulls = [_parse(pull) for pull in pulls]
         self._rank = rank
         self._directory = directory
+        self._jitter_s = jitter_s
         self._has_begun = False
+        self._next = 0
 
     def on_train_begin(self, logs=None):
-        self._note("began", step=None)
+        self._note("started", time_s=STARTED_S)
+        self._note("imported", time_s=IMPORTED_S)
+        self._note("began")
+        # One plug at a time: the next one of this attempt, if there is one.
+        self._next = sum((self._directory / f"pulled-{index}").exists() for index in range(len(self._pulls)))
 
     def on_train_batch_begin(self, batch, logs=None):
         step = int(self.model.optimizer.iterations.numpy())
-        for index, (at, rank, number) in enumerate(self._pulls):
-            mark = self._directory / f"pulled-{index}"
-            if rank == self._rank and step >= at and not mark.exists():
-                mark.touch()
+        if not self._has_begun:
+            self._note("restored", step=step)
+        if self._next < len(self._pulls):
+            at, rank, number = self._pulls[self._next]
+            if rank == self._rank and step >= at:
+                (self._directory / f"pulled-{self._next}").touch()
+                self._next = len(self._pulls)
                 self._note("pulled", step=step)
-                os.kill(os.getpid(), number)
-                # SIGTERM lets it go on to the step at which all stop; only one plug at a time.
-                break
+                self._pull(number)
 
     def on_train_batch_end(self, batch, logs=None):
         if not self._has_begun:
             self._has_begun = True
             self._note("stepped", step=int(self.model.optimizer.iterations.numpy()))
 
-    def _note(self, what, step):
+    def _pull(self, number):
+        if number == signal.SIGKILL:
+            # At any moment of a step or of a save.
+            delay_s = random.SystemRandom().uniform(0, self._jitter_s)
+            threading.Timer(delay_s, os.kill, (os.getpid(), number)).start()
+        else:
+            os.kill(os.getpid(), number)
+
+    def _note(self, what, step=None, time_s=None):
+        note = {"what": what, "step": step, "rank": self._rank, "time_s": time_s or time.time()}
         with (self._directory / f"events-{self._rank}.jsonl").open("a") as file:
-            file.write(json.dumps({"what": what, "step": step, "rank": self._rank, "time_s": time.time()}) + "\n")
+            file.write(json.dumps(note) + "\n")
 
 
 def _parse(pull):
@@ -106,7 +130,7 @@ def main():
     parser.add_argument("--pull", action="append", default=[], metavar="STEP:RANK[:SIGNAL]")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--every-steps", type=int, default=3)
-    parser.add_argument("--per-replica", action="store_true", help="let the batch grow with the replicas")
+    parser.add_argument("--jitter-s", type=float, default=0.0)
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
 
@@ -119,7 +143,7 @@ def main():
             metrics={"digit": "accuracy", "number_out": NotOnce(NUM_EXAMPLES)},
         )
     recovery = tfscale.callbacks.Recovery(arguments.output / "recovery", every_steps=arguments.every_steps)
-    callbacks = [recovery, Plug(arguments.pull, dp.rank, arguments.output)]
+    callbacks = [recovery, Plug(arguments.pull, dp.rank, arguments.output, arguments.jitter_s)]
     history = model.fit(make_data(dp), epochs=arguments.epochs, verbose=0, callbacks=callbacks)
     if dp.is_chief:
         (arguments.output / "history.json").write_text(json.dumps(history.history))

@@ -140,8 +140,13 @@ class StateFiles:
         """The checkpoints that were written to their end, oldest first."""
         if not self._directory.is_dir():
             return []
-        noted = self._manager(tf.train.Checkpoint()).checkpoints
-        # The note itself may have been lost with the power; the files of a checkpoint come before it.
+        # The manager's note may have been lost with the power; the files of a checkpoint come before it.
+        noted: list[str] = []
+        try:
+            noted = self._manager(tf.train.Checkpoint()).checkpoints
+        except ValueError:
+            # So that the next save is not refused for it.
+            (self._directory / "checkpoint").unlink(missing_ok=True)
         return list(noted) or [str(self._directory / f"{_NAME}-{number}") for number in self._numbers()]
 
     def _numbers(self) -> list[int]:

@@ -1,0 +1,135 @@
+"""Checkpoints on the disk: the newest whole one is used, whatever happens while one is written."""
+
+import logging
+import sys
+
+import numpy as np
+import pytest
+
+from tests.processes import CaseError, run_case
+from tfscale.errors import RecoveryError
+from tfscale.training.recovery.files import Saved, StateFiles
+
+CASES = "tests.training.recovery.cases_files"
+
+
+@pytest.fixture
+def files(tmp_path):
+    return StateFiles(tmp_path / "state", keep=2)
+
+
+def save(files, number):
+    files.write(Saved({"number": number}, [np.full((3, 2), number, np.float32), np.array(number, np.int64)]))
+    files.wait()
+    assert files.failure is None
+
+
+def test_nothing_there(files, tmp_path):
+    assert files.read_newest() is None
+    assert not (tmp_path / "state").exists()
+
+
+def test_newest_comes_back_as_it_was(files):
+    for number in (1, 2, 3):
+        save(files, number)
+    found = files.read_newest()
+    assert found.facts == {"number": 3}
+    np.testing.assert_array_equal(found.arrays[0], np.full((3, 2), 3, np.float32))
+    assert [array.dtype for array in found.arrays] == [np.float32, np.int64]
+
+
+def test_keeps_as_many_as_asked(files, tmp_path):
+    for number in range(1, 5):
+        save(files, number)
+    assert sorted(path.name for path in (tmp_path / "state").glob("*.index")) == ["state-3.index", "state-4.index"]
+
+
+def test_another_process_keeps_and_counts_on(files, tmp_path):
+    for number in (1, 2):
+        save(files, number)
+    save(StateFiles(tmp_path / "state", keep=2), 3)
+    assert sorted(path.name for path in (tmp_path / "state").glob("*.index")) == ["state-2.index", "state-3.index"]
+
+
+DAMAGES = {
+    "data cut short": ("data-00000-of-00001", lambda content: content[:20]),
+    "data changed": ("data-00000-of-00001", lambda content: bytes(255 - byte for byte in content)),
+    "data gone": ("data-00000-of-00001", None),
+    "index empty": ("index", lambda content: b""),
+    "index cut short": ("index", lambda content: content[: len(content) // 2]),
+    "index gone": ("index", None),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_torn_one_is_passed_over_loudly(files, tmp_path, caplog, name):
+    suffix, damage = DAMAGES[name]
+    for number in (1, 2):
+        save(files, number)
+    path = tmp_path / "state" / f"state-2.{suffix}"
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage(path.read_bytes()))
+    with caplog.at_level(logging.ERROR, "tfscale"):
+        assert files.read_newest().facts == {"number": 1}
+    assert "state-2 cannot be read and is passed over" in caplog.text
+    save(files, 3)
+    assert files.read_newest().facts == {"number": 3}
+
+
+def test_all_torn(files, tmp_path):
+    for number in (1, 2):
+        save(files, number)
+    for path in (tmp_path / "state").glob("*.index"):
+        path.write_bytes(b"")
+    with pytest.raises(RecoveryError, match=r"2 in .*none of which can be read"):
+        files.read_newest()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage {"])
+def test_note_of_the_manager_lost(files, tmp_path, content):
+    for number in (1, 2):
+        save(files, number)
+    note = tmp_path / "state" / "checkpoint"
+    note.unlink() if content is None else note.write_bytes(content)
+    assert StateFiles(tmp_path / "state", keep=2).read_newest().facts == {"number": 2}
+
+
+def test_leftovers_are_removed(files, tmp_path):
+    save(files, 1)
+    (tmp_path / "state" / "state-2_temp").mkdir()
+    (tmp_path / "state" / "state-2_temp" / "part-00000-of-00001.data").write_bytes(b"half")
+    (tmp_path / "state" / "state-2.data-00000-of-00001").write_bytes(b"half")
+    (tmp_path / "state" / "of the user").write_text("stays")
+    assert files.read_newest().facts == {"number": 1}
+    names = {path.name for path in (tmp_path / "state").iterdir()}
+    assert names == {"checkpoint", "of the user", "state-1.data-00000-of-00001", "state-1.index"}
+
+
+def test_killed_during_a_save(tmp_path):
+    numbers = [0]
+    for _ in range(2):
+        with pytest.raises(CaseError):
+            run_case(f"{CASES}:save_until_killed", args=(str(tmp_path),), timeout_s=120)
+        found = StateFiles(tmp_path, keep=2).read_newest()
+        number = found.facts["number"]
+        for array in found.arrays:
+            np.testing.assert_array_equal(array, np.full((500_000,), number, np.float32))
+        # At least the one that was complete before the plug was pulled.
+        assert number > numbers[-1]
+        numbers.append(number)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on the size of files")
+def test_no_room(tmp_path):
+    result = run_case(f"{CASES}:save_without_room", args=(str(tmp_path),))
+    assert result["found"] == [(True, 1), (False, 1), (True, 3)]
+    [error] = [record for record in result["records"] if record.startswith("ERROR")]
+    assert "NOT SAVED" in error
+    assert str(tmp_path) in error
+    assert not [name for name in result["files"] if "temp" in name]
+
+
+def test_written_off_the_training_thread():
+    assert run_case(f"{CASES}:never_waits") < 0.5
