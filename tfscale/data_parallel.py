@@ -26,6 +26,7 @@ from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.callbacks.step_counted import rederive_callbacks
 from tfscale.training.data.dataset import GlobalDataset
 from tfscale.training.inputs import local_replicas, worker_rank
+from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
 from tfscale.training.rederived import rederive_optimizer, rederive_schedule
 from tfscale.training.steps_per_call import check_steps_per_execution
@@ -56,6 +57,11 @@ class DataParallel:
             reference run.
         devices: As `make_strategy`.
         strategy: A strategy of one's own, in place of `devices`.
+        micro_batch: Most examples of one forward and backward pass on one replica, where its share of a batch does not
+            fit into memory: it is run in micro-steps, with one reduction and one update for all (exact).
+            BatchNormalization normalises over a micro-step (of all replicas, if synchronised) and its moving averages
+            get the mean of the micro-steps; dropout draws anew for each, so that masks are other ones than without
+            micro-steps. `"auto"` tries before the first step what fits, and halves what does not.
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call of the compiled function, as
             many as it needs for the host's share of the time to fall under 2 % (exact). Callbacks for batches are
             called once per call, with its last step, up to a second late. A number given to `compile` goes before;
@@ -63,8 +69,8 @@ class DataParallel:
         seed: Seeds Python, NumPy and Keras before the model is built, for a reproducible run; None leaves them alone.
 
     Raises:
-        BatchError: When no or both batch sizes are given, one is not a positive integer, or the global batch is
-            smaller than the number of replicas.
+        BatchError: When no or both batch sizes are given, one is not a positive integer, the global batch is smaller
+            than the number of replicas, or `micro_batch` is larger than a replica's part of it.
         ScalingError: When the rule or the warm-up is none of the above.
         DeviceError: For unknown devices, or a strategy that is not mirrored.
         ClusterError: When the environment describes a cluster by halves, or the workers do not meet or agree; see
@@ -107,6 +113,7 @@ class DataParallel:
         batch_norm: str = "auto",
         devices: str | int | Sequence[str] = "auto",
         strategy: tf.distribute.Strategy | None = None,
+        micro_batch: int | str | None = None,
         steps_per_execution: str | None = None,
         seed: int | None = None,
     ):
@@ -131,12 +138,22 @@ class DataParallel:
             num_replicas=self.num_replicas,
             reference_batch=reference_batch,
         )
+        check_micro_batch(micro_batch, plan.micro_batch)
+        self._micro_batch = micro_batch
+        rows = micro_batch if isinstance(micro_batch, int) else plan.micro_batch
+        if rows != plan.micro_batch:
+            plan = BatchPlan(
+                global_batch=plan.global_batch,
+                micro_batch=rows,
+                num_replicas=self.num_replicas,
+                reference_batch=plan.reference_batch,
+            )
         self._seed = seed
         self._steps_per_execution = steps_per_execution
         self._growth = BatchGrowth(plan, rule, warmup_epochs, examples_per_epoch)
         self._batch_norm = choose_batch_norm(
             batch_norm,
-            per_replica_batch=float(plan.per_replica_batch),
+            per_replica_batch=min(float(plan.per_replica_batch), rows),
             reference_batch=plan.reference_batch,
         )
         # By name, so that a notebook's cell that runs twice is listed once.
@@ -192,6 +209,7 @@ class DataParallel:
             global_batch=self.global_batch,
             batch_norm=self._batch_norm,
             batch_ratio=self.batch_ratio,
+            micro_batch=self._micro_batch,
             steps_per_execution=self._steps_per_execution,
         )
         self._models.add(prepared)
@@ -317,7 +335,10 @@ class DataParallel:
 
     def __str__(self) -> str:
         models = [batch_norm_knobs(model, self.batch_ratio) for model in self._models]
-        return describe_growth(self._growth, [*self._knobs.values(), *itertools.chain(*models)])
+        growth = describe_growth(self._growth, [*self._knobs.values(), *itertools.chain(*models)])
+        share = largest_share(self.global_batch, self.num_replicas)
+        micro = [describe_micro_batch(model, self._micro_batch, share) for model in self._models]
+        return "\n".join([growth, *filter(None, micro)])
 
     def _list(self, knobs: Iterable[ScaledKnob], prefix: str = "") -> None:
         for knob in knobs:

@@ -19,7 +19,7 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
     """Defines one absl flag for each argument of `DataParallel`.
 
     `--per_replica_batch`, `--global_batch`, `--reference_batch`, `--examples_per_epoch`, `--scaling_rule`,
-    `--warmup_epochs`, `--batch_norm`, `--devices`, `--steps_per_execution`, `--seed`; and
+    `--warmup_epochs`, `--batch_norm`, `--devices`, `--micro_batch`, `--steps_per_execution`, `--seed`; and
     `--simulate_replicas` for N logical CPUs. A strategy of one's own is no flag: give it to `data_parallel`. Loads no
     TensorFlow.
 
@@ -55,6 +55,7 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
     }
     strings = {
         "warmup_epochs": "Epochs over which the rate rises from the reference rate, or 'auto'.",
+        "micro_batch": "Most examples of one pass on one replica, or 'auto'; by default all of them.",
         "devices": "'auto', a number, or names with commas between, such as GPU:0,GPU:1.",
     }
     unknown = defaults.keys() - {*integers, *enums, *strings, "steps_per_execution", "seed"}
@@ -70,7 +71,8 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
         "steps_per_execution", defaults.get("steps_per_execution"), ("auto",), calls, flag_values=flag_values
     )
     for name, text in strings.items():
-        flags.DEFINE_string(name, str(defaults.get(name, "auto")), text, flag_values=flag_values)
+        default = defaults.get(name, None if name == "micro_batch" else "auto")
+        flags.DEFINE_string(name, None if default is None else str(default), text, flag_values=flag_values)
 
 
 def data_parallel(*, flag_values: flags.FlagValues = flags.FLAGS, **arguments: Any) -> DataParallel:
@@ -114,6 +116,7 @@ def _arguments(values: flags.FlagValues) -> dict[str, Any]:
         "rule": values.scaling_rule,
         "warmup_epochs": _number(values.warmup_epochs),
         "devices": _devices(values.devices),
+        "micro_batch": _count(values.micro_batch),
     }
 
 
@@ -123,6 +126,10 @@ def _number(text: str) -> Any:
         return float(text)
     except ValueError:
         return text
+
+
+def _count(text: str | None) -> Any:
+    return int(text) if text is not None and text.removeprefix("-").isdigit() else text
 
 
 def _devices(text: str) -> Any:

@@ -29,6 +29,7 @@ TABLES = (
     "models",
     "inputs",
     "calls",
+    "micro",
     "replicas",
 )
 # For the whole of a process; a case takes about three seconds when nothing else runs.

@@ -38,7 +38,7 @@ def make_added_losses_global(model: keras.Model, input_spec: Any) -> None:
         """Called once per entry of `model.losses`, in order, as often as the total loss is computed."""
         total = tf.reduce_sum(loss if loss.dtype.is_floating else tf.cast(loss, keras.config.floatx()))
         share = current_share()
-        if share is None or share.num_replicas == 1:
+        if share is None or share.is_whole:
             return total
         index = getattr(position, "next", 0)
         num_terms = max(len(model.losses), 1)

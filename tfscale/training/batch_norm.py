@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -127,12 +127,17 @@ def local_statistics(model: keras.Model, mode: str) -> list[keras.Variable]:
     """The moving averages that differ between replicas after a step, and are to be averaged."""
     if mode == "synchronized":
         return []
-    return [
-        variable
-        for layer in batch_norm_layers(model)
-        if not layer.synchronized and layer.trainable
-        for variable in layer.non_trainable_variables
-    ]
+    return moving_statistics([layer for layer in batch_norm_layers(model) if not layer.synchronized])
+
+
+def moving_statistics(layers: Iterable[keras.layers.BatchNormalization]) -> list[keras.Variable]:
+    """The moving averages that a step changes."""
+    return [variable for layer in layers if layer.trainable for variable in layer.non_trainable_variables]
+
+
+def is_synchronized(model: keras.Model, mode: str) -> bool:
+    """Whether replicas exchange statistics in the middle of a training step."""
+    return any(mode == "synchronized" or layer.synchronized for layer in batch_norm_layers(model) if layer.trainable)
 
 
 def _global_moments(layer: keras.layers.BatchNormalization) -> Moments:

@@ -20,7 +20,7 @@ from tfscale.training.inputs import (
     own_parts,
     unsplit_batch,
 )
-from tfscale.training.steps_per_call import StepsPerCall
+from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.xla import run_compiled
 
 Logs = dict[str, Any]
@@ -32,14 +32,14 @@ class StepRunner:
     Args:
         model: A prepared model, compiled.
         strategy: Its strategy.
+        calls: How many steps each call takes, where `compile` leaves it to tfscale.
     """
 
-    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy):
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, calls: ChosenCalls):
         self._model = model
         self._strategy = strategy
         self._replicas: LocalReplicas = local_replicas(strategy)
-        self.steps_of_call: StepsPerCall | None = None
-        """How many steps the next call of a train or test function takes; None for what `compile` says."""
+        self._calls = calls
         self._count: tuple[int, tf.Tensor] | None = None
 
     def logging_function(
@@ -82,8 +82,9 @@ class StepRunner:
 
     def _num_steps(self) -> tf.Tensor | None:
         """Steps of the next call; None for a function of one step. A Python number would be traced anew for each."""
-        count = self.steps_of_call.count if self.steps_of_call else self._model.steps_per_execution
-        if count == 1 and not self.steps_of_call:
+        chosen = self._calls.current
+        count = self._model.steps_per_execution if chosen is None else chosen.count
+        if chosen is None and count == 1:
             return None
         if self._count is None or self._count[0] != count:
             self._count = count, tf.constant(count)

@@ -24,6 +24,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.errors import ModelError
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_gather, all_reduce_sum
 from tfscale.training.share import Share, current_share
@@ -49,10 +50,11 @@ class GlobalLoss(keras.losses.Loss):
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Returns the term for this replica's rows; arguments as `keras.losses.Loss.__call__`."""
         share = current_share()
-        if share is None or share.num_replicas == 1:
+        if share is None or share.is_whole:
             return self.loss(y_true, y_pred, sample_weight)
         values = self._values(y_true, y_pred)
         if values is None or values.shape.rank == 0:
+            _refuse_parts(self.loss, share)
             return self._on_gathered_batch(y_true, y_pred, sample_weight, share)
         local = self.loss(y_true, y_pred, sample_weight)
         if self.loss.reduction in ("sum", "none", None):
@@ -66,7 +68,10 @@ class GlobalLoss(keras.losses.Loss):
         denominator = _Count(values)(y_true, y_pred, sample_weight if weighted else None) * share.is_counted(
             values.dtype
         )
-        (total,) = all_reduce_sum([denominator])
+        if share.denominators is None:
+            (total,) = all_reduce_sum([denominator])
+        else:
+            total = share.denominators.total_of(denominator)
         return local * tf.math.divide_no_nan(denominator, total * share.weight)
 
     def _values(self, y_true: Any, y_pred: Any) -> tf.Tensor | None:
@@ -83,6 +88,15 @@ class GlobalLoss(keras.losses.Loss):
         value = self.loss(*keras.tree.map_structure(lambda rows: gather_rows(rows, share), batch))
         gradient_only = value - tf.stop_gradient(value)
         return tf.stop_gradient(value) + tf.math.divide_no_nan(gradient_only, tf.cast(share.weight, value.dtype))
+
+
+def _refuse_parts(loss: keras.losses.Loss, share: Share) -> None:
+    if share.is_part:
+        raise ModelError(
+            "With `micro_batch` a loss must return one value per example, to be averaged or summed.\n"
+            f"Received: loss {loss.name!r}, which makes one number of the whole batch. Return one value per example, "
+            "or leave `micro_batch` out."
+        )
 
 
 class _Count(keras.losses.Loss):
@@ -132,10 +146,10 @@ def make_losses_global(model: keras.Model) -> None:
 def _track_output_loss(tracker: keras.metrics.Mean, value: tf.Tensor, sample_weight: Any = None) -> None:
     """Logs the loss of one output as on one replica, where Keras weights a batch by its rows if it knows them."""
     share = current_share()
-    if share is not None and share.num_replicas > 1:
+    if share is not None and not share.is_whole:
         # Keras multiplies by the number of replicas, to undo a division that `GlobalLoss` has undone already.
         value = value / share.num_replicas
-        sample_weight = share.weight if sample_weight is None else sample_weight
+        sample_weight = share.weight if sample_weight is None or not share.rows_known else sample_weight
     type(tracker).update_state(tracker, value, sample_weight=sample_weight)
 
 

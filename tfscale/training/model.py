@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -36,6 +35,7 @@ from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.failures import failing_together
 from tfscale.training.functions import StepRunner
 from tfscale.training.losses import make_losses_global
+from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.optimizers import (
     accumulates,
     average_accumulators,
@@ -44,7 +44,7 @@ from tfscale.training.optimizers import (
     reduce_gradients_once,
 )
 from tfscale.training.randomness import separate_random_streams
-from tfscale.training.steps_per_call import StepsPerCall, check_steps_per_execution, steps_per_call
+from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.strategy import adopt_strategy
 from tfscale.training.xla import would_compile
 
@@ -56,6 +56,7 @@ def prepare(
     global_batch: int | None = None,
     batch_norm: str = "synchronized",
     batch_ratio: int | Fraction = 1,
+    micro_batch: int | str | None = None,
     steps_per_execution: str | None = None,
 ) -> keras.Model:
     """Makes `model` compute on N replicas what it computes on one.
@@ -70,6 +71,7 @@ def prepare(
         batch_norm: `"synchronized"` (as one replica) or `"local"`.
         batch_ratio: Global batch / reference batch. Unless it is 1, the moving averages of BatchNormalization get the
             momentum m^r, with which they remember as many examples; files keep the m of the recipe.
+        micro_batch: Most rows of a replica in one forward and backward pass; see `DataParallel`. Needs `global_batch`.
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call; see `DataParallel`.
 
     Returns:
@@ -78,7 +80,7 @@ def prepare(
     Raises:
         ModelError: When `model` is no Keras model, or was created outside of the strategy's scope.
         DeviceError: When the strategy is of another kind.
-        BatchError: When `steps_per_execution` is neither.
+        BatchError: When `micro_batch` or `steps_per_execution` is none of these.
 
     Example:
         >>> import keras, tfscale
@@ -90,8 +92,7 @@ def prepare(
     """
     adopt_strategy(strategy)
     _check_model(model, strategy)
-    check_steps_per_execution(steps_per_execution)
-    PreparedModel(model, strategy, global_batch, batch_norm, batch_ratio, steps_per_execution).install()
+    PreparedModel(model, strategy, global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution).install()
     return model
 
 
@@ -104,6 +105,7 @@ class PreparedModel:
         global_batch: Rows of a full training batch, or None.
         batch_norm: `"synchronized"` or `"local"`.
         batch_ratio: Global batch / reference batch.
+        micro_batch: Most rows of one pass, "auto", or None.
         steps_per_execution: "auto" or None.
     """
 
@@ -114,6 +116,7 @@ class PreparedModel:
         global_batch: int | None,
         batch_norm: str,
         batch_ratio: int | Fraction = 1,
+        micro_batch: int | str | None = None,
         steps_per_execution: str | None = None,
     ):
         self._model = model
@@ -121,9 +124,10 @@ class PreparedModel:
         self._global_batch = global_batch
         self._batch_norm = batch_norm
         self._batch_ratio = batch_ratio
-        self._steps_per_execution = steps_per_execution
-        self._calls: weakref.WeakKeyDictionary[Any, StepsPerCall] = weakref.WeakKeyDictionary()
-        self._runner = StepRunner(model, strategy)
+        self._micro_batch = MicroBatch(micro_batch, global_batch, strategy, batch_norm)
+        self._calls = ChosenCalls(strategy, steps_per_execution)
+        self._runner = StepRunner(model, strategy, self._calls)
+        self._data_spec: Any = None
         self._input_spec: Any = None
         self._fit: RecoverableFit | None = None
 
@@ -145,7 +149,10 @@ class PreparedModel:
         """As `keras.Model.make_train_function`."""
         if self._model.train_function is None or force:
             self._adapt()
-            run, make_logs = self._step("train_step", step.train_step, step.own_train_step)
+            division = self._micro_batch.divide(self._model, self._data_spec)
+            run, make_logs = self._step(
+                "train_step", functools.partial(step.train_step, division=division), step.own_train_step
+            )
             self._model.train_function = self._runner.logging_function(
                 lambda batch: run(self._model, batch, self._batch_norm), make_logs
             )
@@ -155,7 +162,10 @@ class PreparedModel:
         """As `keras.Model.make_test_function`."""
         if self._model.test_function is None or force:
             self._adapt()
-            run, make_logs = self._step("test_step", step.test_step, step.own_test_step)
+            division = self._micro_batch.divide(self._model)
+            run, make_logs = self._step(
+                "test_step", functools.partial(step.test_step, division=division), step.own_test_step
+            )
             self._model.test_function = self._runner.logging_function(lambda batch: run(self._model, batch), make_logs)
         return self._model.test_function
 
@@ -171,30 +181,15 @@ class PreparedModel:
         if iterator is not None:
             if self._fit is not None:
                 self._fit.use(iterator)
-            self._choose_calls(iterator)
+            self._calls.begin_pass(self._model, iterator)
         spec = data_batch if iterator is None else dataset_spec(_tf_private.distributed_dataset(iterator))
+        self._data_spec = spec
         self._input_spec = keras.utils.unpack_x_y_sample_weight(spec)[0]
         with self._strategy.scope():
             _tf_private.build_from_spec(self._model, spec)
 
     def _logs_before_restart(self) -> dict[str, Any]:
         return {} if self._fit is None else self._fit.logs()
-
-    def _choose_calls(self, epoch_iterator: Any) -> None:
-        """Lets each call of an epoch take as many steps as is good, unless `compile` was given a number."""
-        self._runner.steps_of_call = None
-        if self._steps_per_execution != "auto" or self._model.steps_per_execution != 1:
-            return
-        if epoch_iterator not in self._calls:
-            self._calls[epoch_iterator] = steps_per_call(self._strategy)
-            _tf_private.join_steps(epoch_iterator, functools.partial(self._calls_of, weakref.ref(epoch_iterator)))
-
-    def _calls_of(self, epoch_iterator: Any, steps: Any, num_steps: int | None) -> Iterator[Any]:
-        chosen = self._calls[epoch_iterator()]
-        for call in chosen.calls(steps, num_steps):
-            # Here and not before: `evaluate` may come between two calls of `fit`.
-            self._runner.steps_of_call = chosen
-            yield call
 
     def _with_settling(self, callbacks: Any) -> Any:
         """The user's callbacks, after the one that makes state equal on all replicas for them to save."""

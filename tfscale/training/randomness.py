@@ -8,6 +8,7 @@ and to load, and the replica's number is mixed into each seed as it is drawn. Re
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -36,6 +37,21 @@ def replica_seed(seed: tf.Tensor, replica: int) -> tf.Tensor:
         return seed
     offset = tf.constant(replica * _STRIDE % _WORD, seed.dtype)
     return tf.stack([tf.math.floormod(seed[0] + offset, tf.constant(_WORD, seed.dtype)), seed[1]])
+
+
+def micro_step_seed(seed: tf.Tensor, index: Any) -> tf.Tensor:
+    """The state from which micro-step `index` of this replica draws, so that no two of all replicas draw alike.
+
+    `replica_seed` adds the replica's number to what is drawn; with N replicas this adds N * index before.
+
+    Args:
+        seed: State of a generator before the step, integer tensor `[2]`.
+        index: Number of the micro-step, an integer or an integer tensor; 0 leaves the state as it is.
+    """
+    num_replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+    part = tf.cast(index, tf.int64) * num_replicas
+    first = tf.math.floormod(tf.cast(seed[0], tf.int64) + part * _STRIDE % _WORD, _WORD)
+    return tf.stack([tf.cast(first, seed.dtype), seed[1]])
 
 
 def separate_random_streams(model: keras.Model) -> None:

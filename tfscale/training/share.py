@@ -10,12 +10,34 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfscale.training.all_reduce import all_reduce_sum, replica_id
+
+
+class Denominators:
+    """What the loss terms of one pass divide by, in the order in which they are computed.
+
+    Args:
+        totals: Over all replicas and micro-steps; None to find out what this pass has to add to them.
+    """
+
+    def __init__(self, totals: Sequence[tf.Tensor] | None = None):
+        self.found: list[tf.Tensor] = []
+        """This pass's own."""
+        self._totals = totals
+
+    def again(self) -> Denominators:
+        """The same, for another pass over a part."""
+        return Denominators(self._totals)
+
+    def total_of(self, own: tf.Tensor) -> tf.Tensor:
+        """The total that `own` is a part of."""
+        self.found.append(own)
+        return own if self._totals is None else self._totals[len(self.found) - 1]
 
 
 class Share(NamedTuple):
@@ -32,6 +54,18 @@ class Share(NamedTuple):
     num_replicas: int
     weights_gradients: bool = False
     """Whether the gradients of this step are still those of the unweighted loss, as in a user's `train_step`."""
+
+    is_part: bool = False
+    """Whether these are the rows of one micro-step, and not all of the replica's."""
+    rows_known: bool = True
+    """False for a part of known shape of rows whose number was not known while tracing."""
+    denominators: Denominators | None = None
+    """Sums over replicas and micro-steps that are known before the step; None where each is asked for on the way."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the rows are those of the global batch, so that a loss of them needs no correction."""
+        return self.num_replicas == 1 and not self.is_part
 
     def is_counted(self, dtype: tf.DType) -> tf.Tensor:
         """1 when the replica has rows of its own, 0 when it computes on a stand-in."""
@@ -63,8 +97,8 @@ _CURRENT = threading.local()
 
 
 @contextlib.contextmanager
-def in_share(share: Share) -> Iterator[None]:
-    """Makes `share` the current one while this thread traces or runs a replica's step."""
+def in_share(share: Share | None) -> Iterator[None]:
+    """Makes `share`, or none, the current one while this thread traces or runs a replica's step."""
     outer = current_share()
     _CURRENT.share = share
     try:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from tfscale.training import _tf_private, checksums, metrics, optimizers
 from tfscale.training.all_reduce import all_reduce_sum
-from tfscale.training.batch_norm import local_statistics
+from tfscale.training.batch_norm import batch_norm_layers, local_statistics, moving_statistics
 from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.losses import global_loss_attributes
+from tfscale.training.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
 from tfscale.training.progress import counting_reductions
 from tfscale.training.share import Share, agree_on_share, in_share, make_share
 from tfscale.training.xla import run_compiled
@@ -24,27 +25,49 @@ from tfscale.training.xla import run_compiled
 Logs = dict[str, Any]
 
 
-def train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> list[tf.Tensor]:
+class SentAlong(NamedTuple):
+    """What a step sends besides gradients and metric states."""
+
+    statistics: Sequence[keras.Variable] = ()
+    """The moving averages of local BatchNormalization."""
+    shared: Sequence[tf.Tensor] = ()
+    """What this replica adds to each of them."""
+    slots: Sequence[tf.Tensor] = ()
+    """Its checksum, in its place."""
+
+
+def train_step(
+    model: keras.Model, batch: ReplicaBatch, batch_norm: str, division: MicroSteps | None
+) -> list[tf.Tensor]:
     """One update of `model` from this replica's rows; to be called in a replica context.
 
     Args:
         model: A prepared model with Keras's own `train_step`.
         batch: This replica's rows.
         batch_norm: `"local"` or `"synchronized"`.
+        division: Of the rows into micro-steps; None for one pass over all of them.
 
     Returns:
         The metric states summed over all replicas; `metrics.metric_results` makes logs of them.
     """
     with counting_reductions(model):
-        return _default_train_step(model, batch, _share_of(batch), local_statistics(model, batch_norm))
+        return _default_train_step(model, batch, batch_norm, division)
 
 
-def test_step(model: keras.Model, batch: ReplicaBatch) -> list[tf.Tensor]:
+def test_step(model: keras.Model, batch: ReplicaBatch, division: MicroSteps | None) -> list[tf.Tensor]:
     """Updates the metrics of `model` from this replica's rows; as `train_step` without the update."""
     share = _share_of(batch)
+
+    def forward(part: Part) -> tf.Tensor:
+        # Something has to be returned, or nothing would be computed; a loss may be a vector.
+        return tf.reduce_sum(_forward(model, part.batch.data, part.share, training=False))
+
+    def run(part: Part) -> list[Any]:
+        return [run_compiled(model, lambda: in_own_share(part, forward))]
+
     with in_share(share):
-        run_compiled(model, lambda: _forward(model, batch.data, share, training=False))
-    return _reduce_states(model, share, [])
+        _sum_over_parts(model, run, batch, share, division, [])
+    return _reduce_states(model, SentAlong())
 
 
 def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> Logs:
@@ -80,35 +103,61 @@ def _share_of(batch: ReplicaBatch) -> Share:
 
 
 def _default_train_step(
-    model: keras.Model, batch: ReplicaBatch, share: Share, statistics: Sequence[keras.Variable]
+    model: keras.Model, batch: ReplicaBatch, batch_norm: str, division: MicroSteps | None
 ) -> list[tf.Tensor]:
-    """Keras's own `train_step`, with one reduction that carries gradients, metric states and batch statistics."""
-    optimizer = model.optimizer
-    variables = model.trainable_weights
+    """Keras's own `train_step`, with its pass over all rows or over parts of them."""
+    optimizer, variables, share = model.optimizer, model.trainable_weights, _share_of(batch)
+    # In micro-steps even synchronised layers see a part at a time.
+    layers = batch_norm_layers(model)
+    statistics = local_statistics(model, batch_norm) if division is None else moving_statistics(layers)
     # Before the forward pass, in which local BatchNormalization lets the copies differ until the reduction.
     slots = checksums.sent_along(model)
 
-    def forward_and_backward() -> list[Any]:
+    def forward_and_backward(part: Part) -> list[Any]:
         with tf.GradientTape() as tape:
-            loss = _forward(model, batch.data, share, training=True)
-            scaled = optimizer.scale_loss(loss * tf.cast(optimizers.gradient_weight(optimizer, share), loss.dtype))
+            loss = _forward(model, part.batch.data, part.share, training=True)
+            weight = tf.cast(optimizers.gradient_weight(optimizer, part.share), loss.dtype)
+            scaled = optimizer.scale_loss(loss * weight)
         return tape.gradient(scaled, variables)
 
+    def run(part: Part) -> list[Any]:
+        gradients = run_compiled(model, lambda: in_own_share(part, forward_and_backward))
+        return [*gradients, *(_weighted(variable, part.share) for variable in statistics)]
+
     with in_share(share):
-        gradients = run_compiled(model, forward_and_backward)
-        if optimizers.accumulates(optimizer):
-            optimizer.apply(gradients, variables)
-            return _reduce_states(model, share, statistics, slots)
-        states = metrics.local_metric_states(model)
-        shared = [_weighted(variable, share) for variable in statistics]
-        reduced, others = optimizers.reduce_together(
-            optimizer, gradients, [*states, *slots, *shared], scale=optimizer.scale_loss(1.0)
-        )
-        with optimizers.gradients_reduced():
-            optimizer.apply(reduced, variables)
-        checksums.received(model, others[len(states) : len(states) + len(slots)])
-        _assign(statistics, others[len(states) + len(slots) :])
-        return others[: len(states)]
+        sums = _sum_over_parts(model, run, batch, share, division, statistics)
+        sent = SentAlong(statistics, sums[len(variables) :], slots)
+        return _update(model, sums[: len(variables)], sent)
+
+
+def _sum_over_parts(
+    model: keras.Model,
+    run: Run,
+    batch: ReplicaBatch,
+    share: Share,
+    division: MicroSteps | None,
+    statistics: Sequence[keras.Variable],
+) -> list[Any]:
+    """What `run` returns for the rows of this replica: at once, or added up over micro-steps."""
+    if division is None:
+        return run(Part(batch, share, 0))
+    return sum_over_micro_steps(model, run, batch, share, division, statistics)
+
+
+def _update(model: keras.Model, gradients: list[Any], sent: SentAlong) -> list[tf.Tensor]:
+    """Keras's own update, with one reduction that carries gradients, metric states and batch statistics."""
+    optimizer, variables = model.optimizer, model.trainable_weights
+    if optimizers.accumulates(optimizer):
+        optimizer.apply(gradients, variables)
+        return _reduce_states(model, sent)
+    states = metrics.local_metric_states(model)
+    reduced, others = optimizers.reduce_together(
+        optimizer, gradients, [*states, *sent.slots, *sent.shared], scale=optimizer.scale_loss(1.0)
+    )
+    with optimizers.gradients_reduced():
+        optimizer.apply(reduced, variables)
+    _receive(model, sent, others[len(states) :])
+    return others[: len(states)]
 
 
 def _forward(model: keras.Model, data: Any, share: Share, *, training: bool) -> tf.Tensor:
@@ -136,15 +185,17 @@ def _mean_entry(loss: tf.Tensor, share: Share) -> tf.Tensor:
     return tf.math.divide_no_nan(tf.reduce_sum(own), tf.cast(tf.size(own), own.dtype))
 
 
-def _reduce_states(
-    model: keras.Model, share: Share, statistics: Sequence[keras.Variable], slots: Sequence[tf.Tensor] = ()
-) -> list[tf.Tensor]:
+def _reduce_states(model: keras.Model, sent: SentAlong) -> list[tf.Tensor]:
     """Metric states and batch statistics alone: what evaluation, and a user's own `train_step`, still have to send."""
     states = metrics.local_metric_states(model)
-    reduced = all_reduce_sum([*states, *slots, *(_weighted(variable, share) for variable in statistics)])
-    checksums.received(model, reduced[len(states) : len(states) + len(slots)])
-    _assign(statistics, reduced[len(states) + len(slots) :])
+    reduced = all_reduce_sum([*states, *sent.slots, *sent.shared])
+    _receive(model, sent, reduced[len(states) :])
     return reduced[: len(states)]
+
+
+def _receive(model: keras.Model, sent: SentAlong, sums: Sequence[tf.Tensor]) -> None:
+    checksums.received(model, sums[: len(sent.slots)])
+    _assign(sent.statistics, sums[len(sent.slots) :])
 
 
 def _weighted(variable: keras.Variable, share: Share) -> tf.Tensor:
@@ -172,7 +223,8 @@ def _global_logs(
     slots: Sequence[tf.Tensor] = (),
 ) -> Logs:
     """Metrics from their states over all replicas, anything else averaged over all examples."""
-    states = _reduce_states(model, share, statistics, slots)
+    shared = [_weighted(variable, share) for variable in statistics]
+    states = _reduce_states(model, SentAlong(statistics, shared, slots))
     with metrics.using_states(model, states):
         results = {metric.name: metric.result() for metric in model.metrics} | model.get_metrics_result()
     logs = dict(logs)

@@ -11,13 +11,16 @@ import functools
 import math
 import statistics
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tfscale.errors import BatchError
-from tfscale.training.all_reduce import all_gather
+from tfscale.training import _tf_private
+from tfscale.training.agreement import least_of_workers
 
 HOST_SHARE = 0.02
 # Calls of half of what is promised: later ones may be slower than those that were timed.
@@ -39,19 +42,6 @@ def check_steps_per_execution(value: Any) -> None:
             '`steps_per_execution` must be "auto", or None for what `compile` says.\n'
             f"Received: steps_per_execution={value!r}. Give a number to `model.compile`."
         )
-
-
-def steps_per_call(strategy: tf.distribute.Strategy) -> StepsPerCall:
-    """What chooses for one pass over the data on the replicas of `strategy`."""
-    one_worker = len(strategy.extended.worker_devices) == strategy.num_replicas_in_sync
-    return StepsPerCall(None if one_worker else functools.partial(least_of_workers, strategy))
-
-
-def least_of_workers(strategy: tf.distribute.Strategy, number: int) -> int:
-    """The least of the workers' numbers, in one collective; to be called by every worker."""
-    own = tf.constant([number], tf.int64)
-    gather = tf.function(lambda: strategy.run(lambda: all_gather(own)), autograph=False)
-    return int(tf.reduce_min(strategy.experimental_local_results(gather())[0]))
 
 
 def steps_for_host_share(host_s: float, step_s: float) -> int:
@@ -156,3 +146,40 @@ class StepsPerCall:
             self._seconds = {count: [seconds]}
         wanted = max(1, wanted)
         return wanted if self._agree is None else self._agree(wanted)
+
+
+class ChosenCalls:
+    """Chooses for each pass over data that `fit` and `evaluate` of one model begin.
+
+    Args:
+        strategy: Of the model.
+        requested: "auto", or None for what `compile` says.
+
+    Raises:
+        BatchError: When it is neither.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, requested: Any):
+        check_steps_per_execution(requested)
+        self._requested = requested
+        one_worker = len(strategy.extended.worker_devices) == strategy.num_replicas_in_sync
+        self._agree = None if one_worker else functools.partial(least_of_workers, strategy)
+        self._passes: weakref.WeakKeyDictionary[Any, StepsPerCall] = weakref.WeakKeyDictionary()
+        self.current: StepsPerCall | None = None
+        """For the call that comes next; None where `compile` was given a number."""
+
+    def begin_pass(self, model: keras.Model, epoch_iterator: Any) -> None:
+        """To be called with each iterator of Keras's, before its first epoch."""
+        self.current = None
+        if self._requested != "auto" or model.steps_per_execution != 1:
+            return
+        if epoch_iterator not in self._passes:
+            self._passes[epoch_iterator] = StepsPerCall(self._agree)
+            _tf_private.join_steps(epoch_iterator, functools.partial(self._calls_of, weakref.ref(epoch_iterator)))
+
+    def _calls_of(self, epoch_iterator: Any, steps: Any, num_steps: int | None) -> Iterator[tuple[int, int, Any]]:
+        chosen = self._passes[epoch_iterator()]
+        for call in chosen.calls(steps, num_steps):
+            # Here and not before: `evaluate` may come between two calls of `fit`.
+            self.current = chosen
+            yield call

@@ -39,7 +39,13 @@ def test_files_hold_the_weights(workers):
 def test_called_on_the_chief_alone(workers):
     _, (chief, other) = workers
     batches = [("batch", 0), ("batch", 1)]
-    assert chief["calls"] == ["train", *batches, ("epoch", 0, ["loss", "seen"]), *batches, ("epoch", 1, ["loss", "seen"])]
+    assert chief["calls"] == [
+        "train",
+        *batches,
+        ("epoch", 0, ["loss", "seen"]),
+        *batches,
+        ("epoch", 1, ["loss", "seen"]),
+    ]
     assert other["calls"] == []
 
 
