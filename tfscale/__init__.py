@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfscale.errors import (
         BatchError,
         ClusterError,
+        CommunicationError,
         DataError,
         DeviceError,
         DriftError,
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from tfscale.scaling.hyperparameters import scale_hyperparameters
     from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule
     from tfscale.training.adascale import AdaScaleSGD
+    from tfscale.training.compression.error_feedback import ErrorFeedback
+    from tfscale.training.compression.power_sgd import PowerSGD
+    from tfscale.training.compression.protocol import Compression, Reduction
     from tfscale.training.data.files import RecordFiles
     from tfscale.training.model import prepare
     from tfscale.training.schedules import ReplicaSchedule, StepDecay
@@ -54,17 +58,22 @@ __all__ = [
     "BatchPlan",
     "ClusterError",
     "ClusterSpec",
+    "CommunicationError",
+    "Compression",
     "DataError",
     "DataParallel",
     "DeviceError",
     "DriftError",
+    "ErrorFeedback",
     "LaunchError",
     "LinearRule",
     "ModelError",
     "NoRule",
     "ParityError",
+    "PowerSGD",
     "RecordFiles",
     "RecoveryError",
+    "Reduction",
     "ReplicaSchedule",
     "ScalingError",
     "ScalingRule",
@@ -90,17 +99,22 @@ _HOMES = {
     "BatchPlan": "tfscale.scaling.batch_plan",
     "ClusterError": "tfscale.errors",
     "ClusterSpec": "tfscale.cluster",
+    "CommunicationError": "tfscale.errors",
+    "Compression": "tfscale.training.compression.protocol",
     "DataError": "tfscale.errors",
     "DataParallel": "tfscale.data_parallel",
     "DeviceError": "tfscale.errors",
     "DriftError": "tfscale.errors",
+    "ErrorFeedback": "tfscale.training.compression.error_feedback",
     "LaunchError": "tfscale.errors",
     "LinearRule": "tfscale.scaling.rules",
     "ModelError": "tfscale.errors",
     "NoRule": "tfscale.scaling.rules",
     "ParityError": "tfscale.errors",
+    "PowerSGD": "tfscale.training.compression.power_sgd",
     "RecordFiles": "tfscale.training.data.files",
     "RecoveryError": "tfscale.errors",
+    "Reduction": "tfscale.training.compression.protocol",
     "ReplicaSchedule": "tfscale.training.schedules",
     "ScalingError": "tfscale.errors",
     "ScalingRule": "tfscale.scaling.rules",

@@ -24,6 +24,7 @@ from tfscale.training.callbacks.recovery import Recovery
 from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.callbacks.step_counted import rederive_callbacks
+from tfscale.training.compression.choice import choose_compression
 from tfscale.training.data.dataset import GlobalDataset
 from tfscale.training.inputs import local_replicas, worker_rank
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
@@ -55,8 +56,13 @@ class DataParallel:
         batch_norm: `"auto"`, `"local"` or `"synchronized"`. `"auto"` is local where one replica has at least
             `reference_batch` examples, else synchronised, so that the statistics come from as many examples as in the
             reference run.
+        compression: How gradients travel. `"none"`: as they are (exact). `"bf16"` and `"fp16"`: in half of the bytes
+            (rounding). `PowerSGD(rank)`: as thin matrices (approximate). `ErrorFeedback(inner)`: what a compression
+            leaves out goes into the next step. Or a `Compression` of one's own. Losses, counts and metrics stay exact.
+        communication: As `make_strategy`.
+        bytes_per_pack: As `make_strategy`.
         devices: As `make_strategy`.
-        strategy: A strategy of one's own, in place of `devices`.
+        strategy: A strategy of one's own, in place of `devices`, `communication` and `bytes_per_pack`.
         micro_batch: Most examples of one forward and backward pass on one replica, where its share of a batch does not
             fit into memory: it is run in micro-steps, with one reduction and one update for all (exact).
             BatchNormalization normalises over a micro-step (of all replicas, if synchronised) and its moving averages
@@ -73,6 +79,7 @@ class DataParallel:
             than the number of replicas, or `micro_batch` is larger than a replica's part of it.
         ScalingError: When the rule or the warm-up is none of the above.
         DeviceError: For unknown devices, or a strategy that is not mirrored.
+        CommunicationError: For an unknown compression, or a bad `bytes_per_pack`.
         ClusterError: When the environment describes a cluster by halves, or the workers do not meet or agree; see
             `make_strategy`.
 
@@ -111,6 +118,9 @@ class DataParallel:
         rule: Any = "auto",
         warmup_epochs: Any = "auto",
         batch_norm: str = "auto",
+        compression: Any = "none",
+        communication: str = "auto",
+        bytes_per_pack: int | None = None,
         devices: str | int | Sequence[str] = "auto",
         strategy: tf.distribute.Strategy | None = None,
         micro_batch: int | str | None = None,
@@ -120,18 +130,17 @@ class DataParallel:
         check_steps_per_execution(steps_per_execution)
         _check_batches(per_replica_batch, global_batch)
         choose_batch_norm(batch_norm, per_replica_batch=1, reference_batch=1)
-        if strategy is not None and devices != "auto":
-            raise DeviceError(
-                "`devices` and `strategy` exclude each other: a strategy has its devices.\n"
-                f"Received: devices={devices!r} and a {type(strategy).__name__}. Leave one of them out."
-            )
+        self._compression = choose_compression(compression)
         batches = {
             "per_replica_batch": per_replica_batch,
             "global_batch": global_batch,
             "reference_batch": reference_batch,
         }
-        given = {**batches, "batch_norm": batch_norm, "seed": seed}
-        self._strategy = make_strategy(devices, agree_on=given) if strategy is None else adopt_strategy(strategy)
+        named = self._compression.name if self._compression else "none"
+        given = {**batches, "batch_norm": batch_norm, "compression": named, "seed": seed}
+        self._strategy = _strategy_of(
+            strategy, agree_on=given, devices=devices, communication=communication, bytes_per_pack=bytes_per_pack
+        )
         plan = BatchPlan(
             per_replica_batch=per_replica_batch,
             global_batch=global_batch,
@@ -211,6 +220,7 @@ class DataParallel:
             batch_ratio=self.batch_ratio,
             micro_batch=self._micro_batch,
             steps_per_execution=self._steps_per_execution,
+            compression=self._compression or "none",
         )
         self._models.add(prepared)
         return prepared
@@ -344,6 +354,23 @@ class DataParallel:
         for knob in knobs:
             named = dataclasses.replace(knob, name=prefix + knob.name)
             self._knobs[named.name] = named
+
+
+def _strategy_of(
+    strategy: tf.distribute.Strategy | None, *, agree_on: dict[str, Any], **arguments: Any
+) -> tf.distribute.Strategy:
+    """The user's own strategy, or one made with these arguments."""
+    if strategy is None:
+        return make_strategy(agree_on=agree_on, **arguments)
+    defaults = {"devices": "auto", "communication": "auto", "bytes_per_pack": None}
+    given = [f"{name}={value!r}" for name, value in arguments.items() if value != defaults[name]]
+    if given:
+        raise DeviceError(
+            "`devices` and `strategy` exclude each other, and so do `communication` and `bytes_per_pack`: a strategy "
+            "has its own.\n"
+            f"Received: {', '.join(given)} and a {type(strategy).__name__}. Leave one of them out."
+        )
+    return adopt_strategy(strategy)
 
 
 def _check_batches(per_replica_batch: Any, global_batch: Any) -> None:

@@ -27,6 +27,10 @@ class ClusterError(TfscaleError, RuntimeError):
     """The environment does not say, or contradicts itself about, which workers are in the job."""
 
 
+class CommunicationError(TfscaleError, ValueError):
+    """Gradients cannot travel as asked: an unknown compression, a bad rank or pack size, or a step that forbids it."""
+
+
 class DataError(TfscaleError, ValueError):
     """The data set does not have the form that the step needs, such as batches of another size."""
 

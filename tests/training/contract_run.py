@@ -83,7 +83,12 @@ def run_on_replicas(names: Sequence[str], num_replicas: int, directory: Path, re
 
 
 def run_on_workers(
-    names: Sequence[str], num_workers: int, directory: Path, references: Path
+    names: Sequence[str],
+    num_workers: int,
+    directory: Path,
+    references: Path,
+    *,
+    bytes_per_pack: int | None = None,
 ) -> list[dict[str, Result]]:
     """Runs cases in worker processes of one replica each; returns their results by rank."""
     # A worker must make its strategy before anything else, so plain Keras runs before them.
@@ -97,7 +102,7 @@ def run_on_workers(
         each.mkdir()
 
     def start(left: Sequence[str], timeout_s: float) -> None:
-        args = (left, 1, str(directory), str(references))
+        args = (left, 1, str(directory), str(references), bytes_per_pack)
         target = "tests.training.contract_run:child"
         run_workers(target, num_workers, args=args, timeout_s=timeout_s)
 
@@ -120,7 +125,9 @@ def _run_all(names: Sequence[str], start: Callable[[Sequence[str], float], None]
     return {name: _read(directory, name) for name in names}
 
 
-def child(names: Sequence[str], num_replicas: int, directory: str, references: str) -> None:
+def child(
+    names: Sequence[str], num_replicas: int, directory: str, references: str, bytes_per_pack: int | None = None
+) -> None:
     """Runs cases one after the other in this process, up to the first error.
 
     An error may have spoiled the collectives of this process, and those of other workers.
@@ -129,7 +136,7 @@ def child(names: Sequence[str], num_replicas: int, directory: str, references: s
 
     if num_replicas > 1:
         tfscale.simulate_replicas(num_replicas)
-    strategy = tfscale.make_strategy()
+    strategy = tfscale.make_strategy(bytes_per_pack=bytes_per_pack)
     cluster = tfscale.resolve_cluster()
     results = Path(directory, str(cluster.rank) if cluster.num_workers > 1 else "")
     cases = load_cases()

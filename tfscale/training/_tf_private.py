@@ -360,6 +360,15 @@ def micro_step_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     return optimizer._iterations
 
 
+def trained_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable] | None:
+    """What a built optimizer updates, in its order; None before.
+
+    Why: they are not among the public `variables`, and a compression keeps something of each one's gradient.
+    Breaks first: tests/training/compression/test_training.py.
+    """
+    return list(optimizer._trainable_variables) if optimizer.built else None
+
+
 def gradient_accumulators(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
     """The sums of gradients since the last update; empty without accumulation, or before the optimizer is built.
 

@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.training.packs import divide_into_packs, finishing_order, size_bytes
 from tfscale.training.progress import current_progress
 from tfscale.training.xla import refuse_collectives_inside_xla
 
-_OPTIONS: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+class _Settings(NamedTuple):
+    """How the replicas of one strategy communicate."""
+
+    options: Any = None
+    bytes_per_pack: int = 0
 
 
-def set_communication_options(strategy: tf.distribute.Strategy, options: Any) -> None:
-    """Remembers how the replicas of `strategy` communicate; `MirroredStrategy` takes options only per call."""
-    _OPTIONS[strategy] = options
+_SETTINGS: weakref.WeakKeyDictionary[Any, _Settings] = weakref.WeakKeyDictionary()
+
+
+def set_communication_options(strategy: tf.distribute.Strategy, options: Any, bytes_per_pack: int) -> None:
+    """Remembers how the replicas of `strategy` communicate; TensorFlow takes much of it only per call."""
+    _SETTINGS[strategy] = _Settings(options, bytes_per_pack)
 
 
 def replica_id() -> int:
@@ -28,7 +37,7 @@ def replica_id() -> int:
 
 
 def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
-    """Sums each tensor over all replicas, all of them in one collective.
+    """Sums each tensor over all replicas, all of them in one collective, or in the strategy's packs.
 
     To be called by every replica, inside `strategy.run`, with the same number of tensors of the same shapes.
     Floating-point tensors narrower than 32 bits are summed in float32. float64 and integer tensors take one more
@@ -51,30 +60,49 @@ def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return list(tensors)
+    summed = sum_as_they_are([None if tensor is None else _cast(tensor, _wide(tensor.dtype)) for tensor in tensors])
+    return [
+        None if tensor is None else _cast(value, tensor.dtype) for tensor, value in zip(tensors, summed, strict=True)
+    ]
+
+
+def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
+    """As `all_reduce_sum`, each tensor in its own dtype, however narrow: the sum is rounded to that at every hop."""
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return list(tensors)
     refuse_collectives_inside_xla()
-    options = _OPTIONS.get(context.strategy)
+    settings = _SETTINGS.get(context.strategy, _Settings())
     results: list[Any] = list(tensors)
     progress = current_progress()
     if progress is not None:
         progress.arrive(results)
-    for wire_dtype, indices in _by_wire_dtype(tensors).items():
-        sent = [_cast(tensors[index], wire_dtype) for index in indices]
-        received = context.all_reduce(tf.distribute.ReduceOp.SUM, sent, options)
-        for index, value in zip(indices, received, strict=True):
-            results[index] = _cast(value, tensors[index].dtype)
+    for indices in _by_dtype(tensors).values():
+        if settings.bytes_per_pack:
+            indices = [indices[position] for position in finishing_order([tensors[index] for index in indices])]
+        packs = divide_into_packs([size_bytes(tensors[index]) for index in indices], settings.bytes_per_pack)
+        # TensorFlow starts the collectives of a replica one by one, in the order in which they are traced.
+        for pack in packs:
+            sent = [tensors[indices[position]] for position in pack]
+            received = context.all_reduce(tf.distribute.ReduceOp.SUM, sent, settings.options)
+            for position, value in zip(pack, received, strict=True):
+                results[indices[position]] = value
     if progress is not None:
         progress.leave(results)
     return results
 
 
-def _by_wire_dtype(tensors: Sequence[Any]) -> dict[tf.DType, list[int]]:
-    """Groups positions by the dtype they travel in; one collective carries one dtype."""
+def _by_dtype(tensors: Sequence[Any]) -> dict[tf.DType, list[int]]:
+    """Groups positions by dtype; one collective carries one dtype."""
     groups: dict[tf.DType, list[int]] = {}
     for index, tensor in enumerate(tensors):
         if tensor is not None:
-            narrow = tensor.dtype.is_floating and tensor.dtype.size < 4
-            groups.setdefault(tf.float32 if narrow else tensor.dtype, []).append(index)
+            groups.setdefault(tensor.dtype, []).append(index)
     return groups
+
+
+def _wide(dtype: tf.DType) -> tf.DType:
+    return tf.float32 if dtype.is_floating and dtype.size < 4 else dtype
 
 
 def _cast(value: Any, dtype: tf.DType) -> Any:

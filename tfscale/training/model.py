@@ -22,6 +22,8 @@ from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
 from tfscale.training.callbacks.stall_watch import StallWatch
+from tfscale.training.compression.choice import check_compression_devices, choose_compression
+from tfscale.training.compression.protocol import Compression
 from tfscale.training.data.balance import make_probe
 from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
 from tfscale.training.data.distribution import (
@@ -39,6 +41,7 @@ from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.optimizers import (
     accumulates,
     average_accumulators,
+    compress_gradients,
     held_optimizers,
     innermost,
     reduce_gradients_once,
@@ -58,6 +61,7 @@ def prepare(
     batch_ratio: int | Fraction = 1,
     micro_batch: int | str | None = None,
     steps_per_execution: str | None = None,
+    compression: Any = "none",
 ) -> keras.Model:
     """Makes `model` compute on N replicas what it computes on one.
 
@@ -73,6 +77,7 @@ def prepare(
             momentum m^r, with which they remember as many examples; files keep the m of the recipe.
         micro_batch: Most rows of a replica in one forward and backward pass; see `DataParallel`. Needs `global_batch`.
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call; see `DataParallel`.
+        compression: How gradients travel; see `DataParallel`.
 
     Returns:
         `model`.
@@ -81,6 +86,7 @@ def prepare(
         ModelError: When `model` is no Keras model, or was created outside of the strategy's scope.
         DeviceError: When the strategy is of another kind.
         BatchError: When `micro_batch` or `steps_per_execution` is none of these.
+        CommunicationError: When the compression is unknown, or not for these devices.
 
     Example:
         >>> import keras, tfscale
@@ -92,7 +98,11 @@ def prepare(
     """
     adopt_strategy(strategy)
     _check_model(model, strategy)
-    PreparedModel(model, strategy, global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution).install()
+    chosen = choose_compression(compression)
+    check_compression_devices(chosen, strategy)
+    prepared = PreparedModel(model, strategy, global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution)
+    prepared.compress_with(chosen)
+    prepared.install()
     return model
 
 
@@ -126,10 +136,15 @@ class PreparedModel:
         self._batch_ratio = batch_ratio
         self._micro_batch = MicroBatch(micro_batch, global_batch, strategy, batch_norm)
         self._calls = ChosenCalls(strategy, steps_per_execution)
+        self._compression: Compression | None = None
         self._runner = StepRunner(model, strategy, self._calls)
         self._data_spec: Any = None
         self._input_spec: Any = None
         self._fit: RecoverableFit | None = None
+
+    def compress_with(self, compression: Compression | None) -> None:
+        """Lets gradients travel compressed; None for as they are."""
+        self._compression = compression
 
     def install(self) -> None:
         """Puts these methods on the model object."""
@@ -218,6 +233,7 @@ class PreparedModel:
         for optimizer in held_optimizers(model):
             _check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
             reduce_gradients_once(optimizer)
+            compress_gradients(optimizer, self._compression, self._strategy)
         if model.compiled:
             _check_inside_scope(model.metrics_variables, "metric", "a metric")
             make_losses_global(model)

@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfscale.errors import CommunicationError
 from tfscale.training import _tf_private
 from tfscale.training.adascale import AdaScaleSGD, OwnMoments, own_moments
 from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.compression.protocol import Compression
+from tfscale.training.compression.reducer import GradientReducer, Traffic
 from tfscale.training.share import Share, current_share
 
 _REDUCED = threading.local()
@@ -69,6 +73,43 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
         # Here the gradients stay local until the update: the replicas agree on one number instead.
         check_finite = type(optimizer).check_finite.__get__(optimizer)
         optimizer.check_finite = lambda grads: _all_agree(check_finite(grads))
+
+
+# How the gradients of an optimizer travel, unless as they are.
+_REDUCERS: weakref.WeakKeyDictionary[keras.optimizers.Optimizer, GradientReducer] = weakref.WeakKeyDictionary()
+
+
+def compress_gradients(
+    optimizer: keras.optimizers.Optimizer, compression: Compression | None, strategy: tf.distribute.Strategy
+) -> None:
+    """Lets the gradients of `optimizer` travel compressed from the next trace on. Idempotent.
+
+    Args:
+        optimizer: Of a prepared model.
+        compression: None to send them as they are.
+        strategy: Under which the optimizer was made. One replica sends nothing, and compresses nothing.
+
+    Raises:
+        CommunicationError: When AdaScale would have to measure approximate gradients.
+    """
+    updater = innermost(optimizer)
+    if compression is None or strategy.num_replicas_in_sync == 1:
+        _REDUCERS.pop(updater, None)
+        return
+    if isinstance(updater, AdaScaleSGD) and compression.exactness == "approximate":
+        raise CommunicationError(
+            "AdaScale measures the noise in the gradients, and would take what a compression leaves out for noise.\n"
+            f'Received: compression {compression.name}. Use "none", "bf16" or "fp16", or another rule.'
+        )
+    existing = _REDUCERS.get(updater)
+    if existing is None or existing.compression is not compression or not existing.is_ready:
+        _REDUCERS[updater] = GradientReducer(compression, strategy, _tf_private.trained_variables(updater))
+
+
+def traffic_of(optimizer: keras.optimizers.Optimizer) -> Traffic | None:
+    """What the compressed gradients of `optimizer` took in the step traced last; None without a compression."""
+    reducer = _REDUCERS.get(innermost(optimizer))
+    return None if reducer is None else reducer.traffic
 
 
 def innermost(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
@@ -134,14 +175,28 @@ def reduce_together(
         The sums of the gradients, and of the others.
     """
     updater, share = innermost(optimizer), current_share()
-    count = len(gradients)
     if share is None or share.num_replicas == 1 or not (isinstance(updater, AdaScaleSGD) and updater.built):
-        reduced = all_reduce_sum([*gradients, *others])
-        return reduced[:count], reduced[count:]
-    reduced = all_reduce_sum([*gradients, *own_moments(gradients, share), *others])
-    sums, squares, replicas, *rest = [reduced[:count], *reduced[count:]]
+        return _sum(updater, gradients, others, scale)
+    sums, (squares, replicas, *rest) = _sum(updater, gradients, [*own_moments(gradients, share), *others], scale)
     updater.observe(OwnMoments(squares, replicas), sums, share.global_examples, scale)
     return sums, rest
+
+
+def _sum(
+    updater: keras.optimizers.Optimizer, gradients: Sequence[Any], others: Sequence[Any], scale: Any
+) -> tuple[list[Any], list[Any]]:
+    """In one collective; with a compression in two, because all but the gradients stays exact."""
+    reducer, count = _REDUCERS.get(updater), len(gradients)
+    if reducer is None:
+        reduced = all_reduce_sum([*gradients, *others])
+        return reduced[:count], reduced[count:]
+    is_dense = [tf.is_tensor(gradient) and not isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
+    whole = [None if dense else gradient for gradient, dense in zip(gradients, is_dense, strict=True)]
+    # First, because metrics are known before the gradients.
+    reduced = all_reduce_sum([*whole, *others])
+    compressed = iter(reducer.reduce([each for each, dense in zip(gradients, is_dense, strict=True) if dense], scale))
+    sums = [next(compressed) if dense else each for each, dense in zip(reduced[:count], is_dense, strict=True)]
+    return sums, reduced[count:]
 
 
 def _reduce_unless_reduced(optimizer: keras.optimizers.Optimizer, gradients: list[Any]) -> list[Any]:

@@ -19,6 +19,7 @@ from tfscale.training import _tf_private
 from tfscale.training.all_reduce import set_communication_options
 from tfscale.training.communication import choose_communication, choose_devices
 from tfscale.training.data.distribution import distribute_global_batches
+from tfscale.training.packs import choose_bytes_per_pack
 from tfscale.training.versions import check_versions
 
 _log = logging.getLogger(__name__)
@@ -83,7 +84,8 @@ def make_strategy(
             uses every GPU that its process sees, or one CPU.
         cluster: Who is in the job; by default `resolve_cluster()`.
         communication: `"auto"`, `"nccl"` or `"ring"`; see `choose_communication`.
-        bytes_per_pack: Gradients are sent in packs of about this size; None sends one pack.
+        bytes_per_pack: Gradients are sent in packs of about this size, in the order in which the backward pass finishes
+            them, while it goes on. Exact. 0 sends one pack; None chooses.
         timeout_s: Seconds within which all workers must have met; by default `TFSCALE_TIMEOUT_S`, or 120. 0 starts
             TensorFlow at once.
         agree_on: What else must be equal on all workers, by name; `DataParallel` gives its batches and its seed.
@@ -93,6 +95,7 @@ def make_strategy(
 
     Raises:
         DeviceError: When devices are unknown, mixed, or cannot be chosen for a job of several workers.
+        CommunicationError: When `bytes_per_pack` is no number of bytes.
         ClusterError: When the environment describes a cluster by halves, this worker's port is in use, or the workers
             did not meet: the message names the worker, and what is wrong with it.
         VersionError: When tfscale was not tested with the installed Keras or TensorFlow.
@@ -112,6 +115,9 @@ def make_strategy(
         virtual_gpus=_has_virtual_gpus(),
         requested=communication,
     )
+    bytes_per_pack = choose_bytes_per_pack(
+        bytes_per_pack, device_type=names[0].split(":")[0], num_workers=cluster.num_workers
+    )
     key = (cluster, tuple(names), choice.implementation, bytes_per_pack)
     timeout_s = read_timeout_s(timeout_s, os.environ)
     if key not in _MADE:
@@ -124,15 +130,17 @@ def make_strategy(
             choice.reason,
         )
         options = tf.distribute.experimental.CommunicationOptions(
-            bytes_per_pack=bytes_per_pack or 0,
             implementation=_IMPLEMENTATIONS[choice.implementation],
         )
         if timeout_s and cluster.num_workers > 1 and not _SERVING:
             kinds = f"{len(names)} x {names[0].split(':')[0]}"
-            facts = {"devices": kinds, "communication": choice.implementation, **(agree_on or {})}
+            packs = "chosen" if bytes_per_pack is None else bytes_per_pack
+            facts = {"devices": kinds, "communication": choice.implementation, "bytes_per_pack": packs}
+            facts |= agree_on or {}
             own = gather_facts(sys.argv, os.environ)
             meet(cluster, {**own, **{name: str(value) for name, value in facts.items()}}, timeout_s=timeout_s)
         _MADE[key] = adopt_strategy(_new_strategy(cluster, names, options))
+        set_communication_options(_MADE[key], options, bytes_per_pack)
     return _MADE[key]
 
 
@@ -145,9 +153,7 @@ _SERVING: list[tf.distribute.Strategy] = []
 def _new_strategy(cluster: ClusterSpec, names: Sequence[str], options: Any) -> tf.distribute.Strategy:
     if cluster.num_workers > 1:
         return tf.distribute.MultiWorkerMirroredStrategy(_resolver(cluster), communication_options=options)
-    strategy = tf.distribute.MirroredStrategy(names)
-    set_communication_options(strategy, options)
-    return strategy
+    return tf.distribute.MirroredStrategy(names)
 
 
 def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:

@@ -1,0 +1,1 @@
+"""How can gradients take fewer bytes on their way?"""

@@ -1,0 +1,116 @@
+"""In which order do tensors travel, and how many of them together?
+
+The gradients of the last layers are ready first. Sent in packs, in the order in which the backward pass finishes them,
+they travel while it still works on the first layers; in one pack, all of them wait for the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.errors import CommunicationError
+
+# Measured on two workers over gRPC: less than this is not worth the latency of one more collective.
+_WORKERS_ON_CPUS_BYTES = 2**20
+# What PyTorch's DistributedDataParallel takes.
+_GPUS_BYTES = 25 * 2**20
+# A last pack that is smaller than this part of the others travels with the one before.
+_SMALL = 0.25
+# Operations that take no time beside the one that made their input.
+_LIGHT = frozenset(("AddV2", "Cast", "Identity", "Mul", "MulNoNan", "RealDiv", "Reshape"))
+
+
+def choose_bytes_per_pack(requested: Any, *, device_type: str, num_workers: int) -> int:
+    """Chooses about how many bytes travel together.
+
+    Args:
+        requested: The user's own choice, 0 for everything in one pack, or None.
+        device_type: `"CPU"` or `"GPU"`.
+        num_workers: Workers of the job.
+
+    Returns:
+        Bytes, or 0 for one pack.
+
+    Raises:
+        CommunicationError: When `requested` is not a number of bytes.
+
+    Example:
+        >>> choose_bytes_per_pack(None, device_type="CPU", num_workers=2)
+        1048576
+        >>> choose_bytes_per_pack(None, device_type="CPU", num_workers=1)
+        0
+    """
+    if requested is not None:
+        if isinstance(requested, bool) or not isinstance(requested, int) or requested < 0:
+            raise CommunicationError(
+                "`bytes_per_pack` must be a number of bytes, or 0 for one pack.\n"
+                f"Received: bytes_per_pack={requested!r}. Leave it out to have it chosen."
+            )
+        return requested
+    if device_type == "GPU":
+        return _GPUS_BYTES
+    # Replicas on the cores of one machine have no time in which a core would only wait for a link.
+    return _WORKERS_ON_CPUS_BYTES if num_workers > 1 else 0
+
+
+def divide_into_packs(sizes_bytes: Sequence[int], bytes_per_pack: int) -> list[list[int]]:
+    """Divides tensors into packs of at least `bytes_per_pack`, in their order; a small rest goes with the last.
+
+    Args:
+        sizes_bytes: Of each tensor.
+        bytes_per_pack: 0 for one pack.
+
+    Returns:
+        The positions in each pack.
+
+    Example:
+        >>> divide_into_packs([6, 6, 1, 12, 1], 10)
+        [[0, 1], [2, 3, 4]]
+    """
+    packs: list[list[int]] = [[]]
+    weights = [0]
+    for position, size in enumerate(sizes_bytes):
+        if bytes_per_pack and weights[-1] >= bytes_per_pack:
+            packs.append([])
+            weights.append(0)
+        packs[-1].append(position)
+        weights[-1] += size
+    if len(packs) > 1 and weights[-1] < _SMALL * bytes_per_pack:
+        rest = packs.pop()
+        packs[-1] += rest
+    return [pack for pack in packs if pack]
+
+
+def finishing_order(tensors: Sequence[Any]) -> list[int]:
+    """The positions of `tensors` in the order in which they will be ready.
+
+    In a graph that is the order in which their operations were made: TensorFlow writes the backward pass from the last
+    layer to the first. Elsewhere it is the opposite of the given order, that of the layers.
+    """
+    backwards = list(reversed(range(len(tensors))))
+    if tf.executing_eagerly():
+        return backwards
+    places = {op.name: place for place, op in enumerate(tf.compat.v1.get_default_graph().get_operations())}
+
+    def finished(tensor: Any) -> int:
+        # A constant, and what comes from outside of this graph, is there already.
+        place = -1 if tensor.op.type == "Const" else places.get(tensor.op.name, -1)
+        if place < 0 or tensor.op.type not in _LIGHT:
+            return place
+        # Gradients may have been weighted or cast in the order of the layers, after the backward pass was traced.
+        return max(finished(each) for each in tensor.op.inputs)
+
+    return sorted(backwards, key=lambda position: finished(_dense_part(tensors[position])))
+
+
+def size_bytes(tensor: Any) -> int:
+    """What the elements of a tensor take; 0 where its shape is not known, as of a sparse one."""
+    elements = None if isinstance(tensor, tf.IndexedSlices) else tensor.shape.num_elements()
+    return (elements or 0) * tensor.dtype.size
+
+
+def _dense_part(tensor: Any) -> Any:
+    return tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor
