@@ -7,13 +7,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint bench bench-scaling bench-data contract clean
+.PHONY: help demo test lint bench bench-torch bench-links bench-scaling bench-data contract clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
 	@echo "make test    lint, then all tests, docstring examples and example scripts"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
+	@echo "make bench-torch  install PyTorch (CPU build) for make bench and make bench-links"
+	@echo "make bench-links  two workers over a link of 1 Gbit/s and 100 Mbit/s: every way to send gradients"
 	@echo "make bench-scaling  accuracy on 1 to 8 replicas, re-derived and left alone: tables and curves"
 	@echo "make bench-data  dp.dataset beside tf.data written by hand, and its work on 1 to 3 workers"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
@@ -32,6 +34,14 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.examples
 	$(BIN)/python -m benchmarks
+
+bench-torch: $(VENV)/.examples
+	$(PIP) install --quiet --extra-index-url https://download.pytorch.org/whl/cpu --editable ".[bench]"
+
+bench-links: $(VENV)/.examples
+	$(BIN)/python -m benchmarks.links
+	$(BIN)/python -m benchmarks.links.bandwidth
+	$(BIN)/python -m benchmarks.links.accuracy
 
 bench-scaling: $(VENV)/.examples
 	$(BIN)/python -m benchmarks.equal_progress

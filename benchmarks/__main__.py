@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.metadata
+import importlib.util
 import sys
 import time
 from collections.abc import Sequence
@@ -81,7 +82,17 @@ def _plan(options: argparse.Namespace) -> list[tuple[Heat, str]]:
     models = [options.model] if options.model else MODELS
     groups = [options.only] if options.only else GROUPS
     tf_keras = "c" in groups and not options.no_tf_keras and _tf_keras_is_there()
-    return [(heat, model) for group in groups for heat in heats(group, tf_keras=tf_keras) for model in models]
+    torch = "c" in groups and _torch_is_there()
+    return [
+        (heat, model) for group in groups for heat in heats(group, tf_keras=tf_keras, torch=torch) for model in models
+    ]
+
+
+def _torch_is_there() -> bool:
+    if importlib.util.find_spec("torch") is None:
+        _tell("PyTorch is left out: it is not installed. `make bench-torch` installs the CPU build (200 MB).")
+        return False
+    return True
 
 
 def _tf_keras_is_there() -> bool:

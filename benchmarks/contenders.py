@@ -27,8 +27,8 @@ class Contender:
 
     Args:
         label: As it is printed.
-        library: `"tfscale"`, `"keras"`, `"tf_keras"`, or a loop written by hand: `"raw"` with
-            TensorFlow's distributed input, `"raw_own_input"` with an iterator per worker.
+        library: `"tfscale"`, `"keras"`, `"tf_keras"`, `"torch"` (DistributedDataParallel on gloo), or a loop
+            written by hand: `"raw"` with TensorFlow's distributed input, `"raw_own_input"` with an iterator per worker.
         num_replicas: Logical CPU devices of each process.
         num_workers: Processes.
         one_core_each: Whether worker i runs on core i alone, with one thread.
@@ -89,8 +89,8 @@ def logical_replicas(num_replicas: int) -> Heat:
     return Heat("b", title, (ours, keras), (Bar(keras.label, at_least=1.0, memory=True),))
 
 
-def two_workers(steps_per_call: int, *, tf_keras: bool) -> Heat:
-    """(c): two processes on a core each, beside one, a hand-written loop, and tf_keras."""
+def two_workers(steps_per_call: int, *, tf_keras: bool, torch: bool) -> Heat:
+    """(c): two processes on a core each, beside one, a hand-written loop, tf_keras, and PyTorch."""
 
     def contender(label: str, library: str, num_workers: int = 2) -> Contender:
         return Contender(
@@ -113,18 +113,21 @@ def two_workers(steps_per_call: int, *, tf_keras: bool) -> Heat:
     if tf_keras:
         contenders.append(contender("tf_keras fit", "tf_keras"))
         bars.append(Bar(contenders[-1].label))
+    if torch:
+        contenders.append(contender("PyTorch DDP, gloo", "torch"))
+        bars.append(Bar(contenders[-1].label, at_least=1.0))
     title = "2 workers, a core each"
     title += f", {steps_per_call} steps per call" if steps_per_call > 1 else ""
     return Heat("c", title, tuple(contenders), tuple(bars))
 
 
-def heats(group: str, *, tf_keras: bool = True) -> list[Heat]:
+def heats(group: str, *, tf_keras: bool = True, torch: bool = True) -> list[Heat]:
     """The heats of one group, for either model."""
     if group == "a":
         return [one_replica()]
     if group == "b":
         return [logical_replicas(2), logical_replicas(4)]
-    return [two_workers(count, tf_keras=tf_keras) for count in (1, STEPS_PER_CALL)]
+    return [two_workers(count, tf_keras=tf_keras, torch=torch) for count in (1, STEPS_PER_CALL)]
 
 
 def quick_heat() -> Heat:

@@ -56,11 +56,11 @@ class RunningContender:
     def __init__(self, contender: Contender, model: str, python: Path, directory: Path, timeout_s: float):
         self.contender = contender
         self._timeout_s = timeout_s
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         environments = _environments(contender)
         cores = sorted(os.sched_getaffinity(0))
         for rank, environment in enumerate(environments):
-            worker = _Worker(python, environment, directory / f"{id(self)}-{rank}.log")
+            worker = Worker(python, "benchmarks.child", environment, directory / f"{id(self)}-{rank}.log")
             self._workers.append(worker)
             worker.tell(
                 {
@@ -120,14 +120,21 @@ def running(
                 each.kill()
 
 
-class _Worker:
-    """One process, its pipe and its log."""
+class Worker:
+    """One process, its pipe and its log.
 
-    def __init__(self, python: Path, environment: dict[str, str], log: Path):
+    Args:
+        python: The interpreter.
+        module: What it runs: answers each line of its standard input with one on its standard output.
+        environment: Of the process.
+        log: Where its standard error goes.
+    """
+
+    def __init__(self, python: Path, module: str, environment: dict[str, str], log: Path):
         self._log = log
         with log.open("wb") as stream:
             self._process = subprocess.Popen(
-                [str(python), "-m", "benchmarks.child"],
+                [str(python), "-m", module],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.PIPE,
@@ -135,6 +142,11 @@ class _Worker:
                 stderr=stream,
                 start_new_session=True,
             )
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
 
     def tell(self, request: dict[str, Any]) -> None:
         """Sends a request; a process that is gone is noticed when its answer is awaited."""
@@ -169,23 +181,27 @@ class _Worker:
 
 def _environments(contender: Contender) -> list[dict[str, str]]:
     """The environment of each worker: this process's, without GPUs, in a cluster of their own."""
-    own = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-    own |= {
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "KERAS_BACKEND": "tensorflow",
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "TF_USE_LEGACY_KERAS": "1" if contender.library == "tf_keras" else "0",
-    }
+    own = plain_environment() | {"TF_USE_LEGACY_KERAS": "1" if contender.library == "tf_keras" else "0"}
     if contender.num_workers == 1:
         return [own]
-    addresses = [f"127.0.0.1:{port}" for port in _free_ports(contender.num_workers)]
-    return [
-        own | {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}})}
-        for rank in range(contender.num_workers)
-    ]
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(contender.num_workers)]
+    return [own | cluster_environment(addresses, rank) for rank in range(contender.num_workers)]
 
 
-def _free_ports(num_ports: int) -> list[int]:
+def plain_environment() -> dict[str, str]:
+    """This process's environment, without GPUs and outside of any cluster."""
+    own = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    return own | {"CUDA_VISIBLE_DEVICES": "-1", "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
+
+
+def cluster_environment(addresses: Sequence[str], rank: int) -> dict[str, str]:
+    """What tells a worker its place in a cluster."""
+    return {
+        "TF_CONFIG": json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": rank}})
+    }
+
+
+def free_ports(num_ports: int) -> list[int]:
     # All are held until the last is found, so that they differ.
     with contextlib.ExitStack() as sockets:
         held = [sockets.enter_context(socket.socket()) for _ in range(num_ports)]

@@ -7,7 +7,7 @@ from absl import flags as absl_flags
 
 import tfscale
 from tests.processes import run_case
-from tfscale import BatchError, DataParallel, ScalingError, flags
+from tfscale import BatchError, CommunicationError, DataParallel, ScalingError, flags
 
 # A strategy is an object; and these have other names as flags.
 RENAMED = {"strategy": None, "rule": "scaling_rule"}
@@ -64,6 +64,19 @@ def test_a_default_batch_yields_to_the_command_line(arguments, defaults, ratio, 
 )
 def test_devices(text, value):
     assert flags._arguments(parsed(f"--devices={text}"))["devices"] == value
+
+
+@pytest.mark.parametrize("text", ["none", "bf16", "fp16", "powersgd", "powersgd:", "powersgd:-1", "anything"])
+def test_compression_by_name(text):
+    assert flags._arguments(parsed(f"--compression={text}"))["compression"] == text
+
+
+def test_compression_with_a_rank():
+    assert flags._arguments(parsed("--compression=powersgd:4"))["compression"].rank == 4
+    with pytest.raises(CommunicationError, match="Received: rank=0"):
+        made("--global_batch=8", "--compression=powersgd:0")
+    with pytest.raises(CommunicationError, match="Received: compression='powersgd'"):
+        made("--global_batch=8", "--compression=powersgd")
 
 
 def test_arguments_go_before_flags():

@@ -29,6 +29,7 @@ from tfscale.training.data.dataset import GlobalDataset
 from tfscale.training.inputs import local_replicas, worker_rank
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
+from tfscale.training.optimizers import traffic_of
 from tfscale.training.rederived import rederive_optimizer, rederive_schedule
 from tfscale.training.steps_per_call import check_steps_per_execution
 from tfscale.training.strategy import adopt_strategy, make_strategy
@@ -348,7 +349,17 @@ class DataParallel:
         growth = describe_growth(self._growth, [*self._knobs.values(), *itertools.chain(*models)])
         share = largest_share(self.global_batch, self.num_replicas)
         micro = [describe_micro_batch(model, self._micro_batch, share) for model in self._models]
-        return "\n".join([growth, *filter(None, micro)])
+        return "\n".join([growth, *filter(None, micro), *self._traffic()])
+
+    def _traffic(self) -> list[str]:
+        """What the compressed gradients of each model take, once a step was traced."""
+        optimizers = [model.optimizer for model in self._models if model.compiled and model.optimizer is not None]
+        found = [traffic for traffic in map(traffic_of, optimizers) if traffic is not None]
+        names = f"{self._compression.name}, {self._compression.exactness}" if self._compression else ""
+        return [
+            f"Gradients: {each.gradient_bytes / 1e6:.3f} MB a step, sent as {each.sent_bytes / 1e6:.3f} MB ({names})."
+            for each in found
+        ]
 
     def _list(self, knobs: Iterable[ScaledKnob], prefix: str = "") -> None:
         for knob in knobs:

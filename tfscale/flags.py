@@ -19,9 +19,9 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
     """Defines one absl flag for each argument of `DataParallel`.
 
     `--per_replica_batch`, `--global_batch`, `--reference_batch`, `--examples_per_epoch`, `--scaling_rule`,
-    `--warmup_epochs`, `--batch_norm`, `--devices`, `--micro_batch`, `--steps_per_execution`, `--seed`; and
-    `--simulate_replicas` for N logical CPUs. A strategy of one's own is no flag: give it to `data_parallel`. Loads no
-    TensorFlow.
+    `--warmup_epochs`, `--batch_norm`, `--compression`, `--communication`, `--bytes_per_pack`, `--devices`,
+    `--micro_batch`, `--steps_per_execution`, `--seed`; and `--simulate_replicas` for N logical CPUs. A strategy, or a
+    compression, of one's own is no flag: give it to `data_parallel`. Loads no TensorFlow.
 
     Args:
         flag_values: Where to define them.
@@ -48,22 +48,28 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
         "examples_per_epoch": "Examples in an epoch; needed for a warm-up.",
         "simulate_replicas": "Make this many logical CPUs, to stand in for GPUs; by default none are made.",
     }
-    seed = "Seed of Python, NumPy and Keras."
+    any_integers = {
+        "seed": "Seed of Python, NumPy and Keras.",
+        "bytes_per_pack": "Gradients travel in packs of about this size; 0 for one pack; by default it is chosen.",
+    }
     enums = {
         "scaling_rule": (("auto", "linear", "sqrt", "none", "adascale"), "By what factor the learning rate grows."),
         "batch_norm": (("auto", "local", "synchronized"), "Which examples BatchNormalization sees."),
     }
     strings = {
         "warmup_epochs": "Epochs over which the rate rises from the reference rate, or 'auto'.",
+        "communication": "'auto', 'nccl' or 'ring'.",
+        "compression": "How gradients travel: 'none', 'bf16', 'fp16' or 'powersgd:RANK'.",
         "micro_batch": "Most examples of one pass on one replica, or 'auto'; by default all of them.",
         "devices": "'auto', a number, or names with commas between, such as GPU:0,GPU:1.",
     }
-    unknown = defaults.keys() - {*integers, *enums, *strings, "steps_per_execution", "seed"}
+    unknown = defaults.keys() - {*integers, *enums, *strings, *any_integers, "steps_per_execution"}
     if unknown:
         raise TypeError(f"`defaults` must be for flags that are defined here.\nReceived: {', '.join(sorted(unknown))}.")
     for name, text in integers.items():
         flags.DEFINE_integer(name, defaults.get(name), text, lower_bound=1, flag_values=flag_values)
-    flags.DEFINE_integer("seed", defaults.get("seed"), seed, flag_values=flag_values)
+    for name, text in any_integers.items():
+        flags.DEFINE_integer(name, defaults.get(name), text, flag_values=flag_values)
     for name, (values, text) in enums.items():
         flags.DEFINE_enum(name, defaults.get(name, "auto"), values, text, flag_values=flag_values)
     calls = "Steps per call of the compiled function, as many as are good; by default what `compile` says."
@@ -71,7 +77,7 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
         "steps_per_execution", defaults.get("steps_per_execution"), ("auto",), calls, flag_values=flag_values
     )
     for name, text in strings.items():
-        default = defaults.get(name, None if name == "micro_batch" else "auto")
+        default = defaults.get(name, {"compression": "none", "micro_batch": None}.get(name, "auto"))
         flags.DEFINE_string(name, None if default is None else str(default), text, flag_values=flag_values)
 
 
@@ -106,7 +112,16 @@ def data_parallel(*, flag_values: flags.FlagValues = flags.FLAGS, **arguments: A
 
 
 def _arguments(values: flags.FlagValues) -> dict[str, Any]:
-    names = (*_BATCHES, "reference_batch", "examples_per_epoch", "batch_norm", "steps_per_execution", "seed")
+    names = (
+        *_BATCHES,
+        "reference_batch",
+        "examples_per_epoch",
+        "batch_norm",
+        "communication",
+        "bytes_per_pack",
+        "steps_per_execution",
+        "seed",
+    )
     found = {name: values[name].value for name in names}
     on_command_line = [name for name in _BATCHES if values[name].present]
     if len(on_command_line) == 1:
@@ -116,6 +131,7 @@ def _arguments(values: flags.FlagValues) -> dict[str, Any]:
         "rule": values.scaling_rule,
         "warmup_epochs": _number(values.warmup_epochs),
         "devices": _devices(values.devices),
+        "compression": _compression(values.compression),
         "micro_batch": _count(values.micro_batch),
     }
 
@@ -130,6 +146,13 @@ def _number(text: str) -> Any:
 
 def _count(text: str | None) -> Any:
     return int(text) if text is not None and text.removeprefix("-").isdigit() else text
+
+
+def _compression(text: str) -> Any:
+    name, _, rank = text.partition(":")
+    if name != "powersgd" or not rank.isdigit():
+        return text
+    return importlib.import_module("tfscale.training.compression.power_sgd").PowerSGD(int(rank))
 
 
 def _devices(text: str) -> Any:

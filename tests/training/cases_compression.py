@@ -66,6 +66,7 @@ def train(num_replicas: int, name: str, kind: str, directory: str = "") -> dict[
         "kernel": model.get_weights()[0],
         "logs": logs.seen,
         "traffic": traffic_of(model.optimizer),
+        "text": str(dp),
         "variables": len(model.variables) + len(model.optimizer.variables),
     }
 

@@ -1,8 +1,17 @@
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from tfscale import CommunicationError
-from tfscale.training.packs import choose_bytes_per_pack, divide_into_packs, finishing_order, size_bytes
+from tfscale.training.packs import (
+    choose_bytes_per_pack,
+    cut,
+    divide_into_packs,
+    finishing_order,
+    pack_size,
+    put_together,
+    size_bytes,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +37,7 @@ def test_packs(sizes, bytes_per_pack, expected):
     ("requested", "device_type", "num_workers", "expected"),
     [
         (None, "CPU", 1, 0),
-        (None, "CPU", 2, 2**20),
+        (None, "CPU", 2, None),
         (None, "GPU", 1, 25 * 2**20),
         (None, "GPU", 4, 25 * 2**20),
         (0, "GPU", 4, 0),
@@ -38,6 +47,44 @@ def test_packs(sizes, bytes_per_pack, expected):
 )
 def test_choice(requested, device_type, num_workers, expected):
     assert choose_bytes_per_pack(requested, device_type=device_type, num_workers=num_workers) == expected
+
+
+@pytest.mark.parametrize(
+    ("requested", "total", "expected"),
+    [
+        (0, 10**9, 0),
+        (7, 10**9, 7),
+        (None, 0, 2**20),
+        (None, 2**23 - 1, 2**20),
+        (None, 2**24, 2**21),
+        (None, 2**40, 2**23),
+    ],
+)
+def test_size_goes_by_what_there_is(requested, total, expected):
+    assert pack_size(requested, total) == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "bytes_per_pack", "lengths"),
+    [
+        ((5, 2), 0, None),
+        ((5, 2), 20, None),
+        ((5, 2), 16, [4, 4, 2]),
+        ((5, 2), 1, [1] * 10),
+        ((), 1, [1]),
+        ((0, 3), 1, None),
+    ],
+)
+def test_large_tensors_are_cut(shape, bytes_per_pack, lengths):
+    tensor = tf.reshape(tf.range(np.prod(shape), dtype=tf.float32), shape)
+    pieces = cut(tensor, bytes_per_pack)
+    assert [piece.shape for piece in pieces] == ([[length] for length in lengths] if lengths else [shape])
+    np.testing.assert_array_equal(put_together(pieces, tensor), tensor)
+
+
+def test_sparse_tensors_stay_whole():
+    sparse = tf.IndexedSlices(tf.zeros((100, 3)), tf.range(100))
+    assert cut(sparse, 1) == [sparse]
 
 
 @pytest.mark.parametrize("requested", [-1, 1.5, "1MB", True])

@@ -5,13 +5,14 @@ The building blocks of the exact step, usable in a custom training loop as well.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfscale.training.packs import divide_into_packs, finishing_order, size_bytes
+from tfscale.training.packs import cut, divide_into_packs, finishing_order, pack_size, put_together, size_bytes
 from tfscale.training.progress import current_progress
 from tfscale.training.xla import refuse_collectives_inside_xla
 
@@ -20,13 +21,13 @@ class _Settings(NamedTuple):
     """How the replicas of one strategy communicate."""
 
     options: Any = None
-    bytes_per_pack: int = 0
+    bytes_per_pack: int | None = 0
 
 
 _SETTINGS: weakref.WeakKeyDictionary[Any, _Settings] = weakref.WeakKeyDictionary()
 
 
-def set_communication_options(strategy: tf.distribute.Strategy, options: Any, bytes_per_pack: int) -> None:
+def set_communication_options(strategy: tf.distribute.Strategy, options: Any, bytes_per_pack: int | None) -> None:
     """Remembers how the replicas of `strategy` communicate; TensorFlow takes much of it only per call."""
     _SETTINGS[strategy] = _Settings(options, bytes_per_pack)
 
@@ -78,18 +79,25 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
     if progress is not None:
         progress.arrive(results)
     for indices in _by_dtype(tensors).values():
-        if settings.bytes_per_pack:
+        bytes_per_pack = pack_size(settings.bytes_per_pack, sum(size_bytes(tensors[index]) for index in indices))
+        if bytes_per_pack:
             indices = [indices[position] for position in finishing_order([tensors[index] for index in indices])]
-        packs = divide_into_packs([size_bytes(tensors[index]) for index in indices], settings.bytes_per_pack)
-        # TensorFlow starts the collectives of a replica one by one, in the order in which they are traced.
-        for pack in packs:
-            sent = [tensors[indices[position]] for position in pack]
-            received = context.all_reduce(tf.distribute.ReduceOp.SUM, sent, settings.options)
-            for position, value in zip(pack, received, strict=True):
-                results[indices[position]] = value
+        pieces = [cut(tensors[index], bytes_per_pack) for index in indices]
+        received = iter(_sum_in_packs(list(itertools.chain(*pieces)), bytes_per_pack, settings.options))
+        for index, parts in zip(indices, pieces, strict=True):
+            results[index] = put_together([next(received) for _ in parts], tensors[index])
     if progress is not None:
         progress.leave(results)
     return results
+
+
+def _sum_in_packs(tensors: Sequence[Any], bytes_per_pack: int, options: Any) -> list[Any]:
+    """Sums tensors of one dtype. TensorFlow starts the collectives of a replica one by one, as they are traced."""
+    context = tf.distribute.get_replica_context()
+    sums: list[Any] = []
+    for pack in divide_into_packs([size_bytes(tensor) for tensor in tensors], bytes_per_pack):
+        sums += context.all_reduce(tf.distribute.ReduceOp.SUM, [tensors[position] for position in pack], options)
+    return sums
 
 
 def _by_dtype(tensors: Sequence[Any]) -> dict[tf.DType, list[int]]:

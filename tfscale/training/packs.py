@@ -13,8 +13,11 @@ import tensorflow as tf
 
 from tfscale.errors import CommunicationError
 
-# Measured on two workers over gRPC: less than this is not worth the latency of one more collective.
-_WORKERS_ON_CPUS_BYTES = 2**20
+# Measured on two workers over gRPC: less is not worth the latency of one more collective, and more is slow; a tensor of
+# 64 MB takes four times as long in one piece as in pieces of 8 MB.
+_LEAST_BYTES, _MOST_BYTES = 2**20, 2**23
+# Between the two: so many that the first ones travel early.
+_NUM_PACKS = 8
 # What PyTorch's DistributedDataParallel takes.
 _GPUS_BYTES = 25 * 2**20
 # A last pack that is smaller than this part of the others travels with the one before.
@@ -23,7 +26,7 @@ _SMALL = 0.25
 _LIGHT = frozenset(("AddV2", "Cast", "Identity", "Mul", "MulNoNan", "RealDiv", "Reshape"))
 
 
-def choose_bytes_per_pack(requested: Any, *, device_type: str, num_workers: int) -> int:
+def choose_bytes_per_pack(requested: Any, *, device_type: str, num_workers: int) -> int | None:
     """Chooses about how many bytes travel together.
 
     Args:
@@ -32,16 +35,16 @@ def choose_bytes_per_pack(requested: Any, *, device_type: str, num_workers: int)
         num_workers: Workers of the job.
 
     Returns:
-        Bytes, or 0 for one pack.
+        Bytes, 0 for one pack, or None to go by what there is to send: see `pack_size`.
 
     Raises:
         CommunicationError: When `requested` is not a number of bytes.
 
     Example:
-        >>> choose_bytes_per_pack(None, device_type="CPU", num_workers=2)
-        1048576
         >>> choose_bytes_per_pack(None, device_type="CPU", num_workers=1)
         0
+        >>> choose_bytes_per_pack(None, device_type="GPU", num_workers=1)
+        26214400
     """
     if requested is not None:
         if isinstance(requested, bool) or not isinstance(requested, int) or requested < 0:
@@ -53,7 +56,21 @@ def choose_bytes_per_pack(requested: Any, *, device_type: str, num_workers: int)
     if device_type == "GPU":
         return _GPUS_BYTES
     # Replicas on the cores of one machine have no time in which a core would only wait for a link.
-    return _WORKERS_ON_CPUS_BYTES if num_workers > 1 else 0
+    return None if num_workers > 1 else 0
+
+
+def pack_size(bytes_per_pack: int | None, total_bytes: int) -> int:
+    """About how many of `total_bytes` travel together: what was chosen, or an eighth, from 1 to 8 MiB.
+
+    Example:
+        >>> [pack_size(None, mib * 2**20) // 2**20 for mib in (1, 8, 32, 64, 1000)]
+        [1, 1, 4, 8, 8]
+        >>> pack_size(100, 2**20)
+        100
+    """
+    if bytes_per_pack is not None:
+        return bytes_per_pack
+    return min(max(total_bytes // _NUM_PACKS, _LEAST_BYTES), _MOST_BYTES)
 
 
 def divide_into_packs(sizes_bytes: Sequence[int], bytes_per_pack: int) -> list[list[int]]:
@@ -104,6 +121,21 @@ def finishing_order(tensors: Sequence[Any]) -> list[int]:
         return max(finished(each) for each in tensor.op.inputs)
 
     return sorted(backwards, key=lambda position: finished(_dense_part(tensors[position])))
+
+
+def cut(tensor: Any, bytes_per_pack: int) -> list[Any]:
+    """Flat pieces of a tensor that fills more than two packs; a smaller or sparse one as it is."""
+    size = size_bytes(tensor)
+    if not bytes_per_pack or size <= 2 * bytes_per_pack:
+        return [tensor]
+    elements, length = size // tensor.dtype.size, max(1, bytes_per_pack // tensor.dtype.size)
+    lengths = [min(length, elements - first) for first in range(0, elements, length)]
+    return list(tf.split(tf.reshape(tensor, [-1]), lengths))
+
+
+def put_together(pieces: Sequence[Any], like: Any) -> Any:
+    """The tensor of the shape of `like` that was cut into `pieces`."""
+    return pieces[0] if len(pieces) == 1 else tf.reshape(tf.concat(list(pieces), axis=0), like.shape)
 
 
 def size_bytes(tensor: Any) -> int:

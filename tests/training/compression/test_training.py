@@ -89,6 +89,8 @@ def test_bytes_are_counted(results):
     size = FEATURES * OUTPUTS
     sent = {name: result_of(results, "train", 3, name, "plain")["traffic"] for name in COMPRESSIONS}
     assert sent["none"] is None
+    text = result_of(results, "train", 3, "PowerSGD", "plain")["text"]
+    assert text.endswith("Gradients: 0.000 MB a step, sent as 0.000 MB (PowerSGD(rank=1), approximate).")
     assert sent["bf16"] == sent["fp16"] == sent["bf16 with feedback"] == (4 * size, 2 * size)
     assert sent["PowerSGD"] == (4 * size, 4 * (FEATURES + OUTPUTS))
 

@@ -44,8 +44,9 @@ class Bfloat16(Compression):
 class Float16(Compression):
     """Gradients travel and are added in float16: 11 bits of precision, and a range that ends at 65504.
 
-    With N replicas each part is divided by P, the power of two from N on, so that no sum of parts up to 65504 overflows.
-    Larger ones become infinite, which loss scaling sees and answers. What is smaller than P 2^-24 (P times 6e-8) is lost.
+    With N replicas each part is divided by P, the power of two from N on, so that no sum of parts up to 65504
+    overflows. Larger ones become infinite, which loss scaling sees and answers. What is smaller than P 2^-24 (P times
+    6e-8) is lost.
 
     Args:
         num_replicas: N; by default that of the strategy at hand.

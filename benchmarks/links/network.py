@@ -1,0 +1,96 @@
+"""Two networks on one machine, and a link between them whose rate can be set.
+
+Each worker leaves this machine's network for one of its own before TensorFlow starts, and sets up its end of the link
+itself. Links and networks end with the workers. Who is not root needs user namespaces: the whole benchmark then runs
+inside of one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from tfscale.errors import LaunchError
+from tfscale.launch.isolation import isolate_network
+
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+_INSIDE = "TFSCALE_BENCH_INSIDE_NAMESPACE"
+# The bucket holds a millisecond of the fastest link; packets wait up to 50 ms for it.
+_BUCKET, _WAIT = "128kb", "50ms"
+_TIMEOUT_S = 20.0
+
+
+def obstacle() -> str | None:
+    """Why there can be no such networks here, or None."""
+    if sys.platform != "linux":
+        return f"network namespaces are a feature of Linux, and this is {sys.platform}"
+    missing = [name for name in ("ip", "tc", "unshare") if shutil.which(name) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)} (packages iproute2 and util-linux)"
+    bucket = f"tbf rate 1gbit burst {_BUCKET} latency {_WAIT}"
+    trial = f"ip link add {_end(0)} type veth peer name {_end(1)} && tc qdisc add dev {_end(0)} root {bucket}"
+    done = subprocess.run([*_unshare(), "sh", "-c", trial], capture_output=True, text=True, timeout=_TIMEOUT_S)
+    return None if done.returncode == 0 else done.stderr.strip() or "unshare failed"
+
+
+def enter(module: str, arguments: Sequence[str]) -> None:
+    """Runs `python -m module` once more in a network of its own, unless that is where this runs; returns there."""
+    if _INSIDE not in os.environ:
+        command = [*_unshare(), sys.executable, "-m", module, *arguments]
+        os.execvpe(command[0], command, os.environ | {_INSIDE: "1"})
+
+
+def _unshare() -> list[str]:
+    return ["unshare", "--net", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+
+
+def join(pids: Sequence[int]) -> None:
+    """Puts an end of a new link into the networks of two processes."""
+    _run("ip", "link", "add", _end(0), "type", "veth", "peer", "name", _end(1))
+    for rank, pid in enumerate(pids):
+        _run("ip", "link", "set", _end(rank), "netns", str(pid))
+
+
+def leave() -> None:
+    """Moves this process, a worker, into a network of its own; it must have one thread.
+
+    Raises:
+        LaunchError: When the system does not allow it.
+    """
+    isolate_network()
+
+
+def set_up(rank: int) -> None:
+    """Gives this worker's end of the link its address."""
+    _run("ip", "address", "add", f"{ADDRESSES[rank]}/24", "dev", _end(rank))
+    _run("ip", "link", "set", _end(rank), "up")
+
+
+def limit(rank: int, rate: str | None) -> None:
+    """Lets this worker send at most at `rate`, as `tc` writes it; None lifts the limit."""
+    subprocess.run(["tc", "qdisc", "delete", "dev", _end(rank), "root"], capture_output=True, timeout=_TIMEOUT_S)
+    if rate is not None:
+        _run("tc", "qdisc", "add", "dev", _end(rank), "root", "tbf", "rate", rate, "burst", _BUCKET, "latency", _WAIT)
+
+
+def sent_bytes(rank: int) -> int:
+    """What this worker has sent over the link, headers included."""
+    with open("/proc/self/net/dev") as lines:
+        for line in lines:
+            name, _, counters = line.partition(":")
+            if name.strip() == _end(rank):
+                return int(counters.split()[8])
+    raise LaunchError(f"The link {_end(rank)} is gone.")
+
+
+def _end(rank: int) -> str:
+    return f"tfs{rank}"
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    if done.returncode:
+        raise LaunchError(f"{' '.join(command)} failed.\nReceived: {done.stderr.strip()}")

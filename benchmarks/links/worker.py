@@ -1,0 +1,107 @@
+"""One of the two workers: all options in one process, one after the other whenever the parent asks.
+
+It reads one JSON line per request from its standard input and answers with one on its standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.contenders import PER_REPLICA_BATCH
+from benchmarks.links import network
+from benchmarks.links.options import OPTIONS, Option
+
+
+def main() -> None:
+    """Serves until the parent is gone."""
+    # Whatever a library prints goes to the log; only answers go to the parent.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def answer(**values: Any) -> None:
+        answers.write(json.dumps(values) + "\n")
+        answers.flush()
+
+    start = json.loads(sys.stdin.readline())
+    rank = start["rank"]
+    os.sched_setaffinity(0, {start["core"]})
+    network.leave()
+    answer(ready=True)
+    # The parent puts the link in.
+    sys.stdin.readline()
+    network.set_up(rank)
+    blocks = _blocks(start["model"])
+    answer(ready=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "rate" in request:
+            network.limit(rank, None if request["rate"] == "none" else request["rate"])
+            answer(done=True)
+            continue
+        before = network.sent_bytes(rank)
+        seconds = blocks[request["option"]](request["steps"])
+        # One epoch more than is timed.
+        answer(seconds=seconds, sent_bytes=(network.sent_bytes(rank) - before) / (2 * request["steps"]))
+
+
+def _blocks(model_name: str) -> dict[str, Callable[[int], float]]:
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    import tfscale
+
+    strategy = tfscale.make_strategy()
+    return {option.label: _block(option, model_name, strategy) for option in OPTIONS}
+
+
+def _block(option: Option, model_name: str, strategy: Any) -> Callable[[int], float]:
+    import keras
+
+    import tfscale
+    from benchmarks import models
+    from tfscale.training.all_reduce import set_communication_options
+    from tfscale.training.packs import choose_bytes_per_pack
+
+    keras.utils.set_random_seed(0)
+    if option.trains:
+        rank = option.compression
+        compression = tfscale.PowerSGD(rank) if isinstance(rank, int) else rank
+        dp = tfscale.DataParallel(per_replica_batch=PER_REPLICA_BATCH, strategy=strategy, compression=compression)
+        with dp.scope():
+            model = dp.prepare(models.build(model_name, keras))
+            model.compile(models.make_optimizer(keras), models.make_loss(keras), metrics=["accuracy"])
+        data = models.dataset(dp.global_batch)
+    else:
+        model = models.build(model_name, keras)
+        model.compile(models.make_optimizer(keras), models.make_loss(keras), metrics=["accuracy"])
+        data = models.dataset(PER_REPLICA_BATCH)
+
+    class Clock(keras.callbacks.Callback):
+        """Notes when each epoch ended."""
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            del epoch, logs
+            times_s.append(time.perf_counter())
+
+    times_s: list[float] = []
+    # One strategy serves all options, as TensorFlow wants it; the packs are chosen when a step is traced.
+    bytes_per_pack = choose_bytes_per_pack(option.bytes_per_pack, device_type="CPU", num_workers=2)
+
+    def block(steps: int) -> float:
+        # One epoch before the clock starts: it makes the input iterator and may trace.
+        times_s.clear()
+        set_communication_options(strategy, None, bytes_per_pack)
+        model.fit(data, steps_per_epoch=steps, epochs=2, callbacks=[Clock()], verbose=0)
+        return times_s[1] - times_s[0]
+
+    return block
+
+
+if __name__ == "__main__":
+    main()
