@@ -142,12 +142,7 @@ class DataParallel:
         self._strategy = _strategy_of(
             strategy, agree_on=given, devices=devices, communication=communication, bytes_per_pack=bytes_per_pack
         )
-        plan = BatchPlan(
-            per_replica_batch=per_replica_batch,
-            global_batch=global_batch,
-            num_replicas=self.num_replicas,
-            reference_batch=reference_batch,
-        )
+        plan = BatchPlan(**batches, num_replicas=self.num_replicas)
         check_micro_batch(micro_batch, plan.micro_batch)
         self._micro_batch = micro_batch
         rows = micro_batch if isinstance(micro_batch, int) else plan.micro_batch
