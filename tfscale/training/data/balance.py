@@ -21,7 +21,7 @@ from tfscale.training.inputs import ReplicaBatch, local_replicas, worker_rank
 # The first steps make graphs and fill buffers.
 _NUM_UNTIMED, _NUM_TIMED = 3, 8
 # Of fewer steps a hiccup would be a large part; of more of them, a fast model takes no time at all.
-_AT_LEAST_S = 0.5
+_AT_LEAST_S = 1.0
 # Nobody's rows are lost in the noise, and no replica is left without any.
 _LEAST_SHARE = 0.05
 
