@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.links import network
-from benchmarks.links.options import MODELS, OPTIONS, RATES
+from benchmarks.links.options import MODELS, OPTIONS, RATES, TRACED, TRACED_RATE
 from benchmarks.links.pair import Pair, running
 from benchmarks.links.report import Block, render, rows_of
 from benchmarks.processes import ROOT, ContenderError
@@ -21,6 +21,7 @@ from benchmarks.table import machine_facts
 RESULTS = ROOT / "benchmarks" / "results" / "links.jsonl"
 _TIMEOUT_S = 180.0
 _TRIAL_STEPS = 3
+_TRACED_STEPS = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,6 +75,17 @@ def _measure(model: str, options: argparse.Namespace) -> Iterator[Block]:
                     step_s = max(answer["seconds"] for answer in answers) / count
                     sent = max(answer["sent_bytes"] for answer in answers)
                     yield Block(model, rate, option.label, index, step_s, sent)
+            if rate == TRACED_RATE:
+                _show_timelines(pair, model)
+
+
+def _show_timelines(pair: Pair, model: str) -> None:
+    """What the profiler saw of a few steps, of the first worker: computation under a collective costs no time."""
+    for label in TRACED:
+        seen, _ = pair.ask({"trace": label, "steps": _TRACED_STEPS})
+        overlapped_ms = seen["overlapped_us"] / 1e3 / (2 * _TRACED_STEPS)
+        print(f"{model}, {TRACED_RATE}, {label}: {overlapped_ms:.1f} ms a step of backward pass beside collectives")
+        print(seen["drawn"] + "\n")
 
 
 def _steps(pair: Pair, option: str, block_s: float) -> int:

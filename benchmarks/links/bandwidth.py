@@ -112,7 +112,7 @@ def _tfscale(rank: int, addresses: list[str], kind: str) -> Exchange:
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(2)
     import tfscale
     from tfscale.training.all_reduce import sum_as_they_are
 

@@ -12,6 +12,9 @@ RATES = ("none", "1gbit", "100mbit")
 BYTES_PER_S = {"none": None, "1gbit": 1e9 / 8, "100mbit": 1e8 / 8}
 REFERENCE, ALONE = "float32, one pack", "no reduction"
 
+# Whose steps are shown on a timeline, and at which rate.
+TRACED, TRACED_RATE = (REFERENCE, "float32, packs"), "1gbit"
+
 
 @dataclasses.dataclass(frozen=True)
 class Option:

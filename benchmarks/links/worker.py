@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.contenders import PER_REPLICA_BATCH
-from benchmarks.links import network
+from benchmarks.links import network, timeline
 from benchmarks.links.options import OPTIONS, Option
 
 
@@ -43,6 +43,10 @@ def main() -> None:
             network.limit(rank, None if request["rate"] == "none" else request["rate"])
             answer(done=True)
             continue
+        if "trace" in request:
+            events = timeline.record(lambda block=blocks[request["trace"]], steps=request["steps"]: block(steps))
+            answer(overlapped_us=timeline.overlapped_us(events), drawn=timeline.draw(events))
+            continue
         before = network.sent_bytes(rank)
         seconds = blocks[request["option"]](request["steps"])
         # One epoch more than is timed.
@@ -53,7 +57,8 @@ def _blocks(model_name: str) -> dict[str, Callable[[int], float]]:
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    # As `tfscale launch` gives to a worker of one core: with one, nothing is sent before the backward pass has ended.
+    tf.config.threading.set_inter_op_parallelism_threads(2)
     import tfscale
 
     strategy = tfscale.make_strategy()

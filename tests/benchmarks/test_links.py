@@ -9,6 +9,7 @@ import pytest
 from benchmarks.links import network
 from benchmarks.links.options import ALONE, OPTIONS, REFERENCE
 from benchmarks.links.report import Block, render, rows_of
+from benchmarks.links.timeline import Event, draw, overlapped_us
 from tests.repository import ROOT
 
 _TIMEOUT_S = 240
@@ -56,6 +57,17 @@ def test_table_has_a_line_for_each_row():
     rows = rows_of(blocks("none", {}) + blocks("1gbit", {}))
     assert len(rows) == 2 * len(OPTIONS)
     assert len(render(rows).splitlines()) == len(rows) + 2
+
+
+def test_overlap_is_what_both_have_in_common():
+    heavy = [Event(False, start, start + 10) for start in (0, 20, 40)]
+    collectives = [Event(True, 5, 15), Event(True, 18, 32), Event(True, 60, 70)]
+    events = sorted([*heavy, *collectives], key=lambda event: event.start_us)
+    # 5 of the first, all of the second, nothing of the third.
+    assert overlapped_us(events) == 15
+    backward, sent = draw(events, width=71).splitlines()
+    assert backward[15:].rstrip() == "#" * 11 + " " * 9 + "#" * 11 + " " * 9 + "#" * 11
+    assert sent.rstrip().endswith(" " + "#" * 11)
 
 
 def test_a_short_run(tmp_path):
