@@ -7,10 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint bench bench-torch bench-links bench-scaling bench-data contract clean
+.PHONY: help demo demo-recovery test lint bench bench-torch bench-links bench-scaling bench-data bench-recovery contract clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
+	@echo "make demo-recovery  kill workers in the middle of training: nothing is lost"
 	@echo "make test    lint, then all tests, docstring examples and example scripts"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
@@ -18,11 +19,15 @@ help:
 	@echo "make bench-links  two workers over a link of 1 Gbit/s and 100 Mbit/s: every way to send gradients"
 	@echo "make bench-scaling  accuracy on 1 to 8 replicas, re-derived and left alone: tables and curves"
 	@echo "make bench-data  dp.dataset beside tf.data written by hand, and its work on 1 to 3 workers"
+	@echo "make bench-recovery  20 kills of 2 workers and of 3, and the parts of the time from kill to next step"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
 	@echo "make clean   remove .venv and everything else that was made"
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/demo.py
+
+demo-recovery: $(VENV)/.examples
+	$(BIN)/python examples/pull_the_plug.py
 
 test: lint $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
@@ -48,6 +53,9 @@ bench-scaling: $(VENV)/.examples
 
 bench-data: $(VENV)/.examples
 	$(BIN)/python -m benchmarks.input_data
+
+bench-recovery: $(VENV)/.examples
+	$(BIN)/python -m benchmarks.recovery
 
 contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write README.md
