@@ -17,7 +17,7 @@ from tfscale import resolve_cluster
 RUN = "tests.examples.cases_examples:run_script"
 SCRIPTS = ("fit_digits.py", "absl_flags.py", "multi_worker.py", "custom_loop.py")
 # What the scripts share, and the demo.
-OTHERS = ("demo.py", "digits_training.py", "digits_dataset.py")
+OTHERS = ("demo.py", "pull_the_plug.py", "digits_recovery.py", "digits_training.py", "digits_dataset.py")
 ABSL_RESULT = r"^(\d) replicas: .*test accuracy (\S+)$"
 
 # Keras warns of its own default, `shuffle=True`, whenever `fit` gets a dataset.

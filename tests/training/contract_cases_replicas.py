@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+import tfscale
 from tests.training.cases_randomness import AlwaysRandom
 from tests.training.contract import Case, Outcome, flat_arrays
 from tests.training.models import TARGETS, X
@@ -77,7 +80,44 @@ def _times_seen(dp: Any) -> Outcome:
     return {"times seen": flat_arrays(model.trainable_variables)}
 
 
+class _PlugError(Exception):
+    """Somebody pulled the plug."""
+
+
+class _Plug(keras.callbacks.Callback):
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self._left = calls
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise _PlugError
+
+
+def _times_seen_interrupted(dp: Any) -> Outcome:
+    """Three steps an epoch; the plug is pulled behind the first of the second epoch."""
+    examples = (np.eye(_EXAMPLES, dtype="float32"), np.zeros(_EXAMPLES, "float32"))
+    with tempfile.TemporaryDirectory() as directory:
+        for calls in (4, 99):
+            with dp.scope():
+                dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+                model = dp.prepare(keras.Sequential([keras.Input((_EXAMPLES,)), dense]))
+                model.compile(keras.optimizers.SGD(1.0), _Seen())
+            if hasattr(dp, "dataset"):
+                backup = tfscale.callbacks.Recovery(directory, every_steps=1)
+            else:
+                backup = keras.callbacks.BackupAndRestore(directory, save_freq=1)
+            data = tf.data.Dataset.from_tensor_slices(examples).batch(24)
+            with contextlib.suppress(_PlugError):
+                model.fit(data, epochs=_EPOCHS, verbose=0, callbacks=[backup, _Plug(calls)])
+    return {"times seen": flat_arrays(model.trainable_variables)}
+
+
 CASES: dict[str, Case] = {
+    "interrupted, times seen": Case(
+        _times_seen_interrupted, reference=lambda dp: {"times seen": [np.full((_EXAMPLES, 1), _EPOCHS, "float32")]}
+    ),
     "shuffled, times seen": Case(
         _times_seen, reference=lambda dp: {"times seen": [np.full((_EXAMPLES, 1), _EPOCHS, "float32")]}
     ),

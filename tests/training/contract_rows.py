@@ -90,6 +90,7 @@ ROWS = (
         ("shuffled, times seen",),
         "tests/training/test_workers.py::test_workers_equal_one_replica",
     ),
+    Row("`BackupAndRestore` in mid-epoch, here `Recovery`: continues at the very step", ("interrupted, times seen",)),
     Row("`train_on_batch` and the like", ("train, test and predict on batch",)),
     Row("`evaluate` and `predict`, any batch", ("evaluate and predict, any batch",)),
 )
