@@ -1,6 +1,6 @@
 """Every non-public TensorFlow or Keras name that tfscale stands on, one function each.
 
-Those that exact resume needs besides are in `_resume_private.py`, by the same rules.
+Those of the course of `fit` (epochs, calls, logs, resuming) are in `_fit_private.py`, by the same rules.
 Nothing outside these files may import `tensorflow.python` or `keras.src`, or touch an attribute of theirs that
 begins with an underscore. Each function says why the public API is not enough, the versions it was tried on, and
 which test breaks first when the name goes away. Instances are adjusted, classes and modules never are.
@@ -297,38 +297,6 @@ def replace_symbolic_build(model: keras.Model, build: Callable[..., None]) -> No
     Why and breaks first: as `build_from_spec`.
     """
     model._maybe_symbolic_build = build
-
-
-def join_steps(epoch_iterator: Any, join: Callable[[Any, int | None], Any]) -> None:
-    """Lets `join(steps, num_steps)` say which steps of an epoch each call of the step function takes.
-
-    Why: Keras fixes the steps per call when `fit` begins, and goes on past `steps_per_epoch` where they do not
-    divide it.
-    Breaks first: tests/training/test_steps_per_call.py.
-    """
-    enumerate_steps = epoch_iterator._enumerate_iterator
-    epoch_iterator._enumerate_iterator = lambda: join(enumerate_steps(), epoch_iterator.num_batches)
-
-
-def restored_epoch(model: keras.Model) -> int:
-    """The epoch at which a callback such as `BackupAndRestore` lets `fit` go on; 0 when none does.
-
-    Why: it reaches `fit` through this attribute alone, in `on_train_begin`.
-    Breaks first: tests/training/data/test_passes.py::test_backup_goes_on_with_the_order_of_its_epoch.
-    """
-    return int(getattr(model, "_initial_epoch", 0) or 0)
-
-
-def keep_last_logs(model: keras.Model, otherwise: Callable[[], dict[str, Any]] = dict) -> None:
-    """Takes the logs of an epoch from its last step, where Keras would compute them anew from the metrics.
-
-    An epoch that was resumed behind its last step has none: then they are what `otherwise()` returns.
-
-    Why: they are those of the global state already, and on several workers each read of a metric's variable is a
-    collective of its own, milliseconds per epoch and metric.
-    Breaks first: tests/training/test_prepared_model.py::test_logs_of_an_epoch_are_not_computed_anew.
-    """
-    model._get_metrics_result_or_logs = lambda logs: logs or otherwise()
 
 
 def hook_gradients(optimizer: keras.optimizers.Optimizer, before_clipping: Callable[[list[Any]], list[Any]]) -> None:

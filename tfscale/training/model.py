@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import DataError, ModelError
-from tfscale.training import _tf_private, metrics, step
+from tfscale.training import _fit_private, _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
@@ -156,7 +156,7 @@ class PreparedModel:
             setattr(model, name, self._checked(name))
         _tf_private.replace_symbolic_build(model, self.build)
         _tf_private.replace_auto_jit_compile(model, self._would_compile)
-        _tf_private.keep_last_logs(model, otherwise=self._logs_before_restart)
+        _fit_private.keep_last_logs(model, otherwise=self._logs_before_restart)
         # Functions made before belong to the unprepared model.
         model.train_function = model.test_function = model.predict_function = None
 

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfscale.training import _resume_private
+from tfscale.training import _fit_private
 from tfscale.training.callbacks.chief_only import inner_callback
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ def read_callbacks(callbacks: Iterable[keras.callbacks.Callback]) -> dict[str, A
     """Returns the counters of Keras's callbacks, and what others return from a `get_state()` of theirs."""
     states = {}
     for key, callback in _by_key(callbacks).items():
-        names = _resume_private.callback_counters(callback)
+        names = _fit_private.callback_counters(callback)
         if hasattr(callback, "get_state") and hasattr(callback, "set_state"):
             states[key] = callback.get_state()
         elif names:
@@ -35,7 +35,7 @@ def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], states: dic
     for key, callback in _by_key(callbacks).items():
         state = states.get(key)
         if state is None:
-            if _resume_private.callback_counters(callback):
+            if _fit_private.callback_counters(callback):
                 _log.info("%s was not there when the checkpoint was written: it counts from now on.", key)
         elif hasattr(callback, "set_state"):
             callback.set_state(state)
@@ -47,7 +47,7 @@ def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], states: dic
 def read_random_streams() -> dict[str, Any]:
     """Returns the states of Python's, NumPy's and Keras's global generators."""
     version, words, gauss = random.getstate()
-    generator = _resume_private.global_seed_generator()
+    generator = _fit_private.global_seed_generator()
     return {
         "python": [version, list(words), gauss],
         "numpy": np.random.get_state(legacy=False),
@@ -61,7 +61,7 @@ def restore_random_streams(states: dict[str, Any]) -> None:
     random.setstate((version, tuple(words), gauss))
     np.random.set_state(states["numpy"])
     if states["keras"] is not None:
-        generator: Any = _resume_private.global_seed_generator(make=True)
+        generator: Any = _fit_private.global_seed_generator(make=True)
         generator.state.assign(np.array(states["keras"]))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import _resume_private, _tf_private
+from tfscale.training import _fit_private, _tf_private
 from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
 from tfscale.training.inputs import GlobalBatches
 from tfscale.training.recovery.position import DataStart, Position, convert_step, count_calls_to_skip, find_data_start
@@ -37,7 +37,7 @@ class FitData:
         """Takes the iterator that Keras made of the training data, once the model is built."""
         self._iterator = epoch_iterator
         self._steps_per_execution = steps_per_execution
-        _resume_private.begin_epochs_later(epoch_iterator, self._begin)
+        _fit_private.begin_epochs_later(epoch_iterator, self._begin)
 
     @property
     def steps_per_epoch(self) -> int | None:
@@ -46,7 +46,7 @@ class FitData:
 
     @property
     def _batches_per_pass(self) -> int | None:
-        batches = _resume_private.batches_per_pass(self._iterator)
+        batches = _fit_private.batches_per_pass(self._iterator)
         return None if batches is None or batches < 0 else int(batches)
 
     def count_examples(self, position: Position) -> int:
@@ -105,7 +105,7 @@ def _has_one_order(arguments: Mapping[str, Any]) -> bool:
     if isinstance(x, GlobalDataset) or find_global_dataset(x) is not None:
         return True
     if isinstance(x, tf.data.Dataset):
-        return not _resume_private.has_order_per_pass(x)
+        return not _fit_private.has_order_per_pass(x)
     if isinstance(x, tf.distribute.DistributedDataset | keras.utils.PyDataset):
         return False
     leaves = keras.tree.flatten(x)

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import RecoveryError
-from tfscale.training import _resume_private, _tf_private
+from tfscale.training import _fit_private, _tf_private
 from tfscale.training.recovery.batch_change import change_batch, first_rates, rate_factors, read_rates
 from tfscale.training.recovery.counters import (
     put_in_arrays,
@@ -100,7 +100,7 @@ class RecoveryRun:
             self._restore(saved)
             is_over = facts["stopped"] or self._position.epoch >= self.epochs
             # The loop of `fit` is empty where it begins with the last epoch or later.
-            _resume_private.restore_epoch(self._model, max(self._position.epoch, self.epochs if is_over else 0))
+            _fit_private.restore_epoch(self._model, max(self._position.epoch, self.epochs if is_over else 0))
             self._tell_where_it_goes_on(saved, time.perf_counter() - start_s, is_over=is_over)
         self._data.start_at(self._position)
         self._tell_what_cannot_be()
@@ -154,7 +154,7 @@ class RecoveryRun:
         """Lets go of signals, threads and the model, however `fit` has ended."""
         self._termination.stop()
         self._files.wait()
-        _resume_private.restore_epoch(self._model, None)
+        _fit_private.restore_epoch(self._model, None)
 
     def _read(self) -> Saved | None:
         """The newest state, read by the chief alone: others may have another disk."""

@@ -1,4 +1,4 @@
-"""Every non-public TensorFlow or Keras name that exact resume stands on; the rest, and the rules, in `_tf_private.py`.
+"""Every non-public name that changes or resumes the course of `fit`; the rest, and the rules, in `_tf_private.py`.
 
 Versions tried: see `training/versions.py`.
 """
@@ -15,7 +15,7 @@ from keras.src.random import seed_generator
 
 
 def restore_epoch(model: keras.Model, epoch: int | None) -> None:
-    """Lets `fit` begin with `epoch`; None for the one that it was given. Why: as `_tf_private.restored_epoch`.
+    """Lets `fit` begin with `epoch`; None for the one that it was given. Why: as `restored_epoch`.
 
     Breaks first: tests/training/recovery/test_resume.py.
     """
@@ -98,3 +98,35 @@ def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
     if type(dataset).__name__ == "_ShuffleDataset" and dataset._reshuffle_each_iteration is not False:
         return True
     return any(has_order_per_pass(each) for each in dataset._inputs())
+
+
+def join_steps(epoch_iterator: Any, join: Callable[[Any, int | None], Any]) -> None:
+    """Lets `join(steps, num_steps)` say which steps of an epoch each call of the step function takes.
+
+    Why: Keras fixes the steps per call when `fit` begins, and goes on past `steps_per_epoch` where they do not
+    divide it.
+    Breaks first: tests/training/test_steps_per_call.py.
+    """
+    enumerate_steps = epoch_iterator._enumerate_iterator
+    epoch_iterator._enumerate_iterator = lambda: join(enumerate_steps(), epoch_iterator.num_batches)
+
+
+def restored_epoch(model: keras.Model) -> int:
+    """The epoch at which a callback such as `BackupAndRestore` lets `fit` go on; 0 when none does.
+
+    Why: it reaches `fit` through this attribute alone, in `on_train_begin`.
+    Breaks first: tests/training/data/test_passes.py::test_backup_goes_on_with_the_order_of_its_epoch.
+    """
+    return int(getattr(model, "_initial_epoch", 0) or 0)
+
+
+def keep_last_logs(model: keras.Model, otherwise: Callable[[], dict[str, Any]] = dict) -> None:
+    """Takes the logs of an epoch from its last step, where Keras would compute them anew from the metrics.
+
+    An epoch that was resumed behind its last step has none: then they are what `otherwise()` returns.
+
+    Why: they are those of the global state already, and on several workers each read of a metric's variable is a
+    collective of its own, milliseconds per epoch and metric.
+    Breaks first: tests/training/test_prepared_model.py::test_logs_of_an_epoch_are_not_computed_anew.
+    """
+    model._get_metrics_result_or_logs = lambda logs: logs or otherwise()
