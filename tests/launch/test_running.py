@@ -159,7 +159,9 @@ def test_signal_leaves_nothing_behind(launcher, number, status):
 
 
 def test_signal_is_passed_on(launcher):
-    code = "signal.signal(signal.SIGTERM, lambda *_: (print('saved'), sys.exit(0))); started(); time.sleep(600)"
+    # Longer than a worker has whose peer failed.
+    save = "lambda *_: (time.sleep(3.5), print('saved'), sys.exit(0))"
+    code = f"signal.signal(signal.SIGTERM, {save}); started(); time.sleep(600)"
     process = launcher.start(code)
     launcher.wait_for("started-0*")
     process.terminate()

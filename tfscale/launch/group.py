@@ -18,6 +18,10 @@ from tfscale.launch.worker_plan import Worker
 # A TensorFlow worker that waits for a peer ignores SIGTERM. All are gone within 5 s of the first failure.
 GRACE_S = 3.0
 
+# Who sends SIGTERM to the launcher, as schedulers do, wants the run saved: workers come to a common step and write.
+# Their own deadline is 25 s, and Slurm and Kubernetes kill after 30 s.
+SAVE_GRACE_S = 27.0
+
 # A worker whose peer failed is told so, and may be gone before that peer, which it names, has written its own error.
 _SETTLE_S = 1.0
 
@@ -108,7 +112,7 @@ class _Group:
             self._signal_all(signal.SIGKILL)
         elif self._kill_at_s is None:
             self.ending = Ending(received=number)
-            self._stop(number)
+            self._stop(number, SAVE_GRACE_S if number == signal.SIGTERM else GRACE_S)
         else:
             self.ending = Ending(received=number)
 
@@ -147,8 +151,8 @@ class _Group:
         else:
             self._stop(signal.SIGTERM)
 
-    def _stop(self, number: int) -> None:
-        self._kill_at_s = time.monotonic() + GRACE_S
+    def _stop(self, number: int, grace_s: float = GRACE_S) -> None:
+        self._kill_at_s = time.monotonic() + grace_s
         self._signal_all(number)
 
     def _signal_all(self, number: int) -> None:

@@ -19,7 +19,7 @@ ORDERLESS = {"data without an order"}
 def results():
     calls = [(f"{CASES}:one_go_and_interrupted", (NUM_REPLICAS, name)) for name in RECIPES]
     calls.append((f"{CASES}:larger_batch", (NUM_REPLICAS,)))
-    return {args[-1]: result for (_, args), result in run_together(calls).items()}
+    return {args[-1]: result for (_, args), result in run_together(calls, timeout_s=900).items()}
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name not in ORDERLESS])
