@@ -61,7 +61,7 @@ def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return list(tensors)
-    summed = sum_as_they_are([None if tensor is None else _cast(tensor, _wide(tensor.dtype)) for tensor in tensors])
+    summed = sum_as_they_are([None if tensor is None else widened(tensor) for tensor in tensors])
     return [
         None if tensor is None else _cast(value, tensor.dtype) for tensor, value in zip(tensors, summed, strict=True)
     ]
@@ -109,8 +109,9 @@ def _by_dtype(tensors: Sequence[Any]) -> dict[tf.DType, list[int]]:
     return groups
 
 
-def _wide(dtype: tf.DType) -> tf.DType:
-    return tf.float32 if dtype.is_floating and dtype.size < 4 else dtype
+def widened(tensor: Any) -> Any:
+    """The tensor, in float32 if its own floating-point numbers are narrower."""
+    return _cast(tensor, tf.float32 if tensor.dtype.is_floating and tensor.dtype.size < 4 else tensor.dtype)
 
 
 def _cast(value: Any, dtype: tf.DType) -> Any:

@@ -185,16 +185,16 @@ def reduce_together(
 def _sum(
     updater: keras.optimizers.Optimizer, gradients: Sequence[Any], others: Sequence[Any], scale: Any
 ) -> tuple[list[Any], list[Any]]:
-    """In one collective; with a compression in two, because all but the gradients stays exact."""
+    """With a compression, all but the dense gradients stays exact."""
     reducer, count = _REDUCERS.get(updater), len(gradients)
     if reducer is None:
         reduced = all_reduce_sum([*gradients, *others])
         return reduced[:count], reduced[count:]
     is_dense = [tf.is_tensor(gradient) and not isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
     whole = [None if dense else gradient for gradient, dense in zip(gradients, is_dense, strict=True)]
-    # First, because metrics are known before the gradients.
-    reduced = all_reduce_sum([*whole, *others])
-    compressed = iter(reducer.reduce([each for each, dense in zip(gradients, is_dense, strict=True) if dense], scale))
+    dense_ones = [each for each, dense in zip(gradients, is_dense, strict=True) if dense]
+    sums_of_dense, reduced = reducer.reduce(dense_ones, [*whole, *others], scale)
+    compressed = iter(sums_of_dense)
     sums = [next(compressed) if dense else each for each, dense in zip(reduced[:count], is_dense, strict=True)]
     return sums, reduced[count:]
 

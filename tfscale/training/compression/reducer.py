@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
-from tfscale.training.all_reduce import sum_as_they_are
+from tfscale.training.all_reduce import sum_as_they_are, widened
 from tfscale.training.compression.protocol import Compression, State
 from tfscale.training.packs import finishing_order, size_bytes
 
@@ -52,11 +52,14 @@ class GradientReducer:
         """Whether the state has its variables."""
         return self._states is not None
 
-    def reduce(self, gradients: Sequence[tf.Tensor], scale: Any) -> list[tf.Tensor]:
-        """Returns the sums of dense gradients; to be called by every replica.
+    def reduce(
+        self, gradients: Sequence[tf.Tensor], others: Sequence[Any], scale: Any
+    ) -> tuple[list[tf.Tensor], list[Any]]:
+        """Returns the sums of dense gradients, and those of other tensors; to be called by every replica.
 
         Args:
             gradients: Of this replica, in the order of the variables; some may be left out.
+            others: What travels as it is, with whatever is sent first; an entry may be None.
             scale: What the gradients are multiplied by, against underflow.
         """
         # What is computed from the gradients shall be traced, and sent, in the order in which they are ready.
@@ -69,21 +72,29 @@ class GradientReducer:
             for index in order
         ]
         states: list[State] = [tuple(variable.read_value() for variable in variables[index]) for index in order]
-        sent_bytes = 0
+        sent_bytes, waiting, arrived = 0, [None if each is None else widened(each) for each in others], []
 
         def sum_over_replicas(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
             nonlocal sent_bytes
             sent_bytes += sum(map(size_bytes, tensors))
-            return sum_as_they_are(tensors)
+            # Metrics are known before the gradients.
+            summed = sum_as_they_are([*waiting, *tensors])
+            arrived.extend(summed[: len(waiting)])
+            del summed[: len(waiting)], waiting[:]
+            return summed
 
         reduction = self.compression.reduce(given, states, sum_over_replicas)
+        if waiting:
+            sum_over_replicas([])
         self._note(Traffic(sum(map(size_bytes, gradients)), sent_bytes))
         if any(variables):
             _update([variables[index] for index in order], reduction.states, reduction.sums)
         sums: list[Any] = [None] * len(gradients)
         for index, total in zip(order, reduction.sums, strict=True):
             sums[index] = total * tf.cast(scale, total.dtype) if rescaled else total
-        return sums
+        return sums, [
+            None if each is None else tf.cast(each, own.dtype) for each, own in zip(arrived, others, strict=True)
+        ]
 
     def _make_states(self, strategy: tf.distribute.Strategy, variables: Sequence[Any]) -> None:
         self._shapes = [tf.TensorShape(variable.shape) for variable in variables]
