@@ -93,7 +93,7 @@ def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
     """Whether a `shuffle` in the pipeline of `dataset` gives each pass an order of its own.
 
     Why: a new process cannot have the order of a later pass again, and nothing public tells.
-    Breaks first: tests/training/recovery/test_data_kinds.py.
+    Breaks first: tests/training/recovery/test_fit_data.py.
     """
     if type(dataset).__name__ == "_ShuffleDataset" and dataset._reshuffle_each_iteration is not False:
         return True

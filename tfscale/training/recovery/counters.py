@@ -22,7 +22,9 @@ def read_callbacks(callbacks: Iterable[keras.callbacks.Callback]) -> dict[str, A
     states = {}
     for key, callback in _by_key(callbacks).items():
         names = _fit_private.callback_counters(callback)
-        if hasattr(callback, "get_state") and hasattr(callback, "set_state"):
+        if isinstance(callback, keras.callbacks.CSVLogger):
+            states[key] = {"rows": _read_rows(callback)}
+        elif hasattr(callback, "get_state") and hasattr(callback, "set_state"):
             states[key] = callback.get_state()
         elif names:
             # A callback that has not begun yet may lack some.
@@ -37,6 +39,8 @@ def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], states: dic
         if state is None:
             if _fit_private.callback_counters(callback):
                 _log.info("%s was not there when the checkpoint was written: it counts from now on.", key)
+        elif isinstance(callback, keras.callbacks.CSVLogger):
+            _write_rows(callback, state["rows"])
         elif hasattr(callback, "set_state"):
             callback.set_state(state)
         else:
@@ -57,12 +61,13 @@ def read_random_streams() -> dict[str, Any]:
 
 def restore_random_streams(states: dict[str, Any]) -> None:
     """Sets what `read_random_streams` returned."""
+    if states["keras"] is not None:
+        # First, because to make it takes a number from Python's generator.
+        generator: Any = _fit_private.global_seed_generator(make=True)
+        generator.state.assign(np.array(states["keras"]))
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))
     np.random.set_state(states["numpy"])
-    if states["keras"] is not None:
-        generator: Any = _fit_private.global_seed_generator(make=True)
-        generator.state.assign(np.array(states["keras"]))
 
 
 def take_out_arrays(value: Any, arrays: list[np.ndarray]) -> Any:
@@ -90,6 +95,23 @@ def put_in_arrays(value: Any, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, list):
         return [put_in_arrays(each, arrays) for each in value]
     return value
+
+
+def _read_rows(logger: keras.callbacks.CSVLogger) -> str:
+    """All that a logger has written; it flushes after each row."""
+    with open(logger.filename) as file:
+        return file.read()
+
+
+def _write_rows(logger: keras.callbacks.CSVLogger, rows: str) -> None:
+    """Gives a logger its rows back: it empties its file when `fit` begins, and rows behind the save come again."""
+    # On workers other than the chief it was never opened.
+    if logger.csv_file is not None:
+        logger.csv_file.seek(0)
+        logger.csv_file.truncate()
+        logger.csv_file.write(rows)
+        logger.csv_file.flush()
+        logger.append_header = not rows
 
 
 def _by_key(callbacks: Iterable[keras.callbacks.Callback]) -> dict[str, keras.callbacks.Callback]:

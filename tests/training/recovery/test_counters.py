@@ -1,0 +1,114 @@
+"""What callbacks and random generators have counted, saved as JSON and given back."""
+
+import json
+import random
+import types
+
+import keras
+import numpy as np
+import pytest
+
+from tfscale.callbacks import ChiefOnly
+from tfscale.training import _fit_private
+from tfscale.training.recovery.counters import (
+    put_in_arrays,
+    read_callbacks,
+    read_random_streams,
+    restore_callbacks,
+    restore_random_streams,
+    take_out_arrays,
+)
+
+
+def through_json(value):
+    arrays = []
+    return put_in_arrays(json.loads(json.dumps(take_out_arrays(value, arrays))), arrays)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        3,
+        0.1,
+        float("inf"),
+        "text",
+        [1, [2.5, None]],
+        {"a": {"b": [1]}},
+        {"weights": [np.arange(3.0), np.ones((2, 2), np.int64)]},
+    ],
+)
+def test_values_come_back(value):
+    np.testing.assert_equal(through_json(value), value)
+
+
+def test_numbers_of_numpy_become_pythons():
+    assert through_json({"best": np.float32(0.5), "wait": np.int64(2)}) == {"best": 0.5, "wait": 2}
+
+
+COUNTING = {
+    "EarlyStopping": (lambda: keras.callbacks.EarlyStopping("loss"), {"wait": 2, "best": 0.5, "best_epoch": 3}),
+    "ReduceLROnPlateau": (lambda: keras.callbacks.ReduceLROnPlateau("loss"), {"wait": 1, "cooldown_counter": 4}),
+    "ModelCheckpoint": (
+        lambda: keras.callbacks.ModelCheckpoint("x.keras", save_best_only=True),
+        {"best": 0.25, "_batches_seen_since_last_saving": 5, "_last_batch_seen": 9},
+    ),
+    "TensorBoard": (lambda: keras.callbacks.TensorBoard("x"), {"_global_train_batch": 7}),
+    "SwapEMAWeights": (lambda: keras.callbacks.SwapEMAWeights(), {"_ema_weights_in_model": True}),
+    "History": (lambda: keras.callbacks.History(), {"epoch": [0, 1], "history": {"loss": [1.0, 0.5]}}),
+}
+
+
+@pytest.mark.parametrize("name", COUNTING)
+@pytest.mark.parametrize("wrap", [lambda callback: callback, ChiefOnly], ids=["itself", "ChiefOnly"])
+def test_counters_of_keras(name, wrap):
+    make, counted = COUNTING[name]
+    old, new = make(), make()
+    for attribute, value in counted.items():
+        setattr(old, attribute, value)
+    states = through_json(read_callbacks([wrap(old)]))
+    restore_callbacks([wrap(new)], states)
+    assert {attribute: getattr(new, attribute) for attribute in counted} == counted
+    # Keras may have renamed what the table names.
+    assert set(counted) <= set(_fit_private.callback_counters(old))
+
+
+def test_several_of_a_class_and_one_that_is_new():
+    old = [keras.callbacks.EarlyStopping("loss"), keras.callbacks.EarlyStopping("accuracy")]
+    old[0].wait, old[1].wait = 1, 2
+    new = [keras.callbacks.EarlyStopping("loss"), keras.callbacks.EarlyStopping("accuracy")]
+    late = keras.callbacks.ReduceLROnPlateau("loss")
+    restore_callbacks([late, *new], through_json(read_callbacks(old)))
+    assert [callback.wait for callback in (*new, late)] == [1, 2, 0]
+
+
+def test_rows_of_a_csv_logger(tmp_path):
+    def logger():
+        made = keras.callbacks.CSVLogger(str(tmp_path / "log.csv"))
+        made.set_model(types.SimpleNamespace(stop_training=False))
+        made.on_train_begin()
+        return made
+
+    old = logger()
+    old.on_epoch_end(0, {"loss": 1.0})
+    states = through_json(read_callbacks([old]))
+    # Behind the save, and so to come again.
+    old.on_epoch_end(1, {"loss": 0.75})
+    old.on_train_end()
+    new = logger()
+    restore_callbacks([new], states)
+    new.on_epoch_end(1, {"loss": 0.5})
+    new.on_train_end()
+    rows = [row.split(",")[:2] for row in (tmp_path / "log.csv").read_text().split()]
+    assert rows == [["epoch", "loss"], ["0", "1.0"], ["1", "0.5"]]
+
+
+def test_random_streams():
+    keras.utils.set_random_seed(5)
+    keras.random.uniform(())
+    states = through_json(read_random_streams())
+    expected = random.random(), float(np.random.rand()), float(keras.random.uniform(()))
+    keras.utils.set_random_seed(6)
+    restore_random_streams(states)
+    assert (random.random(), float(np.random.rand()), float(keras.random.uniform(()))) == expected
