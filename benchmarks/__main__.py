@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import table
-from benchmarks.contenders import GROUPS, MODELS, OPTIMIZER, Heat, heats, quick_heat
+from benchmarks.contenders import GROUPS, MODELS, OPTIMIZER, SMALL_MODEL, Heat, heats, models_of, quick_heat
 from benchmarks.environments import make_tf_keras_environment, python_of
 from benchmarks.heat import Row, run_heat
 from benchmarks.processes import ContenderError, Measurement
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", choices=GROUPS, help="one group of heats")
-    parser.add_argument("--model", choices=MODELS, help="one model")
+    parser.add_argument("--model", choices=(*MODELS, SMALL_MODEL), help="one model")
     parser.add_argument("--rounds", type=_positive_int, default=7, help="turns of each contender")
     parser.add_argument("--block-seconds", type=float, default=1.5, help="seconds of a turn, about")
     parser.add_argument("--results", type=Path, default=table.RESULTS, help="JSON lines are added")
@@ -79,12 +79,15 @@ def _positive_int(text: str) -> int:
 def _plan(options: argparse.Namespace) -> list[tuple[Heat, str]]:
     if options.quick:
         return [(quick_heat(), "mlp")]
-    models = [options.model] if options.model else MODELS
     groups = [options.only] if options.only else GROUPS
     tf_keras = "c" in groups and not options.no_tf_keras and _tf_keras_is_there()
     torch = "c" in groups and _torch_is_there()
     return [
-        (heat, model) for group in groups for heat in heats(group, tf_keras=tf_keras, torch=torch) for model in models
+        (heat, model)
+        for group in groups
+        for heat in heats(group, tf_keras=tf_keras, torch=torch)
+        for model in models_of(group)
+        if options.model in (None, model)
     ]
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 import dataclasses
 
 MODELS = ("mlp", "convnet")
-GROUPS = ("a", "b", "c")
+GROUPS = ("a", "b", "c", "d")
 PER_REPLICA_BATCH = 64
+
+# Of group (d): a model whose step is next to nothing, so that what is measured is what surrounds it.
+SMALL_MODEL, SMALL_BATCH = "small", 32
 
 # Where a call takes several steps. Both sides of a comparison always take the same number.
 STEPS_PER_CALL = 8
@@ -34,6 +37,8 @@ class Contender:
         one_core_each: Whether worker i runs on core i alone, with one thread.
         steps_per_call: Optimizer updates per call of the compiled function.
         distributed: Whether plain Keras runs under a strategy.
+        chosen_steps: Whether tfscale chooses how many steps a call takes.
+        batch: Examples of one step of all replicas; None for `PER_REPLICA_BATCH` on each.
     """
 
     label: str
@@ -43,11 +48,13 @@ class Contender:
     one_core_each: bool = False
     steps_per_call: int = 1
     distributed: bool = False
+    chosen_steps: bool = False
+    batch: int | None = None
 
     @property
     def global_batch(self) -> int:
         """Examples of one step of all replicas."""
-        return PER_REPLICA_BATCH * self.num_replicas * self.num_workers
+        return self.batch or PER_REPLICA_BATCH * self.num_replicas * self.num_workers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,12 +128,30 @@ def two_workers(steps_per_call: int, *, tf_keras: bool, torch: bool) -> Heat:
     return Heat("c", title, tuple(contenders), tuple(bars))
 
 
+def small_model(num_replicas: int, at_least: float) -> Heat:
+    """(d): the overhead of `fit` itself, beside Keras as it comes: one step per call."""
+    distributed = num_replicas > 1
+    label = "Keras fit, MirroredStrategy" if distributed else "Keras fit"
+    ours = Contender('tfscale fit, "auto"', "tfscale", num_replicas, chosen_steps=True, batch=SMALL_BATCH)
+    one = Contender("tfscale fit, 1 step per call", "tfscale", num_replicas, batch=SMALL_BATCH)
+    keras = Contender(label, "keras", num_replicas, distributed=distributed, batch=SMALL_BATCH)
+    title = f"MLP 20-32-1, batch {SMALL_BATCH}, {num_replicas} replica(s)"
+    return Heat("d", title, (ours, one, keras), (Bar(keras.label, at_least=at_least), Bar(one.label)))
+
+
+def models_of(group: str) -> tuple[str, ...]:
+    """What is trained in a group."""
+    return (SMALL_MODEL,) if group == "d" else MODELS
+
+
 def heats(group: str, *, tf_keras: bool = True, torch: bool = True) -> list[Heat]:
     """The heats of one group, for either model."""
     if group == "a":
         return [one_replica()]
     if group == "b":
         return [logical_replicas(2), logical_replicas(4)]
+    if group == "d":
+        return [small_model(1, at_least=4.0), small_model(2, at_least=3.0)]
     return [two_workers(count, tf_keras=tf_keras, torch=torch) for count in (1, STEPS_PER_CALL)]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from benchmarks import models
-from benchmarks.contenders import Contender
+from benchmarks.contenders import SMALL_MODEL, Contender
 
 # (steps per epoch, epochs) -> seconds of the epochs, last loss.
 Block = Callable[[int, int], tuple[float, float]]
@@ -23,16 +23,17 @@ Block = Callable[[int, int], tuple[float, float]]
 def make_block(contender: Contender, model_name: str) -> Block:
     """Builds the model as the contender's user would, ready to train."""
     keras, scope, prepare = _library(contender)
+    is_small = model_name == SMALL_MODEL
     keras.utils.set_random_seed(0)
     with scope():
         model = prepare(models.build(model_name, keras))
         model.compile(
             optimizer=models.make_optimizer(keras),
-            loss=models.make_loss(keras),
-            metrics=["accuracy"],
+            loss="mse" if is_small else models.make_loss(keras),
+            metrics=None if is_small else ["accuracy"],
             steps_per_execution=contender.steps_per_call,
         )
-    data = models.dataset(contender.global_batch)
+    data = models.small_dataset(contender.global_batch) if is_small else models.dataset(contender.global_batch)
 
     class Clock(keras.callbacks.Callback):
         """Notes when each epoch ended."""
@@ -61,7 +62,9 @@ def _library(contender: Contender) -> tuple[Any, Callable[[], Any], Callable[[An
 
         import tfscale
 
-        data_parallel = tfscale.DataParallel(global_batch=contender.global_batch)
+        data_parallel = tfscale.DataParallel(
+            global_batch=contender.global_batch, steps_per_execution="auto" if contender.chosen_steps else None
+        )
         return keras, data_parallel.scope, data_parallel.prepare
     if contender.library == "tf_keras":
         import tf_keras as keras

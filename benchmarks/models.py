@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.contenders import LEARNING_RATE, MOMENTUM
+from benchmarks.contenders import LEARNING_RATE, MOMENTUM, SMALL_MODEL
 
 NUM_EXAMPLES = 2048
 NUM_CLASSES = 10
@@ -18,13 +18,15 @@ IMAGE_SHAPE = (28, 28, 1)
 
 
 def build(name: str, keras: Any) -> Any:
-    """Builds `"mlp"` (784-512-512-10) or `"convnet"` (3x3 with 32 and 64 filters, pool, dense 128).
+    """Builds `"mlp"` (784-512-512-10), `"convnet"` (3x3, 32 and 64 filters, pool, dense 128) or `"small"` (20-32-1).
 
     Args:
         name: Which model.
         keras: The module to build it with: Keras 3 or tf_keras.
     """
     layers = keras.layers
+    if name == SMALL_MODEL:
+        return keras.Sequential([keras.Input((20,)), layers.Dense(32, activation="relu"), layers.Dense(1)])
     image = keras.Input(IMAGE_SHAPE)
     if name == "mlp":
         x = layers.Flatten()(image)
@@ -67,4 +69,13 @@ def dataset(batch: int, *, rank: int = 0, num_workers: int = 1) -> tf.data.Datas
     x, y = images()
     examples = tf.data.Dataset.from_tensor_slices((x[rank::num_workers], y[rank::num_workers]))
     batches = examples.batch(batch, drop_remainder=True).cache()
+    return batches.repeat().prefetch(tf.data.AUTOTUNE)
+
+
+def small_dataset(batch: int) -> tf.data.Dataset:
+    """What the small model reads: numbers in batches kept in memory, without end."""
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((NUM_EXAMPLES, 20), dtype=np.float32)
+    y = np.tanh(x.sum(axis=1, keepdims=True))
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(batch, drop_remainder=True).cache()
     return batches.repeat().prefetch(tf.data.AUTOTUNE)

@@ -35,7 +35,7 @@ def _fit(dp: Any, build: Callable[[], keras.Model], **compiled: Any) -> keras.Mo
     with dp.scope():
         model = dp.prepare(build())
         model.compile(**(compiled or classifying()()))
-    model.fit(X[:96], LABELS[:96], shuffle=False, verbose=0)
+    model.fit(X[:32], LABELS[:32], shuffle=False, verbose=0)
     return model
 
 
@@ -48,21 +48,21 @@ def _error(call: Callable[[], Any]) -> tuple[str, str]:
 
 
 def too_little_memory(num_replicas: int) -> dict[str, Any]:
-    """What "auto" makes of layers that take so many rows at most, of the 24 of a replica."""
+    """What "auto" makes of layers that take so many rows at most, of the 8 of a replica."""
     tfscale.simulate_replicas(num_replicas)
-    dp = tfscale.DataParallel(per_replica_batch=24, micro_batch="auto")
-    by_hand = tfscale.DataParallel(per_replica_batch=24, strategy=dp.strategy)
+    dp = tfscale.DataParallel(per_replica_batch=8, micro_batch="auto")
+    by_hand = tfscale.DataParallel(per_replica_batch=8, strategy=dp.strategy)
 
     found: dict[str, Any] = {}
-    for most in (24, 7, 1):
+    for most in (8, 3):
         model = _fit(dp, lambda most=most: mlp(lambda: Hungry(most)))
         (line,) = [line for line in str(dp).splitlines() if line.startswith(f"{model.name}:")]
-        plain = _fit(by_hand, lambda: mlp(lambda: Hungry(24)))
+        plain = _fit(by_hand, lambda: mlp(lambda: Hungry(8)))
         largest = max(np.abs(a - b).max() for a, b in zip(model.get_weights(), plain.get_weights(), strict=True))
         found[str(most)] = line.partition(": ")[2], float(largest)
     found["0"] = _error(lambda: _fit(dp, lambda: mlp(lambda: Hungry(0))))
     found["own train_step"] = _error(lambda: _fit(dp, LossByHand))
-    given = tfscale.DataParallel(per_replica_batch=24, strategy=dp.strategy, micro_batch=10)
+    given = tfscale.DataParallel(per_replica_batch=8, strategy=dp.strategy, micro_batch=3)
     found["own train_step, given"] = _error(lambda: _fit(given, LossByHand))
     compiled = {"optimizer": "sgd", "loss": lambda y, y_pred: tf.reduce_mean(y_pred)}
     found["one number"] = _error(lambda: _fit(given, mlp, **compiled))
@@ -75,7 +75,7 @@ def too_little_memory(num_replicas: int) -> dict[str, Any]:
         model = dp.prepare(of_any_length())
         model.compile(**classifying()())
     lengths = tf.data.Dataset.from_generator(
-        lambda: iter([(np.ones((48, 5, 8)), LABELS[:48])]),
+        lambda: iter([(np.ones((16, 5, 8)), LABELS[:16])]),
         output_signature=(tf.TensorSpec((None, None, 8)), tf.TensorSpec((None,), tf.int32)),
     )
     found["any length"] = _error(lambda: model.fit(lengths, verbose=0))

@@ -198,8 +198,13 @@ def _try_pass(
 ) -> None:
     """Forward and backward pass of every replica here over zeros. Changes no variable, sends nothing."""
 
+    # The second part finds the first one's sums in memory, as all others do. One by one: when a loop on one device runs
+    # out of memory, TensorFlow 2.21 waits for ever for that of another.
+    tried = min(2 * rows, largest_share)
+    num_parts = -(-tried // rows)
+
     def zeros(spec: Any) -> Any:
-        return None if spec is None else tf.zeros((largest_share, *spec.shape[1:]), spec.dtype)
+        return None if spec is None else tf.zeros((tried, *spec.shape[1:]), spec.dtype)
 
     def one(part: Part) -> list[Any]:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(part.batch.data)
@@ -209,11 +214,11 @@ def _try_pass(
         return tape.gradient(loss, model.trainable_weights)
 
     def passes() -> tf.Tensor:
-        count = tf.constant(largest_share, tf.int64)
+        count = tf.constant(tried, tf.int64)
         # As if this replica were the only one: so nothing waits for another.
         share = make_share(count, count, tf.constant(0, tf.int64))._replace(num_replicas=1)
         batch = ReplicaBatch(tf.nest.map_structure(zeros, data_spec), count, count, tf.constant(0, tf.int64))
-        gradients = add_parts(lambda part: in_own_share(part, one), batch, share, MicroSteps(rows))
+        gradients = add_parts(lambda part: in_own_share(part, one), batch, share, MicroSteps(rows, num_parts))
         # One more copy, as in the pack that is sent.
         present = [tf.convert_to_tensor(each) for each in gradients if each is not None]
         return tf.reduce_sum(tf.concat([tf.reshape(tf.cast(each, tf.float32), [-1]) for each in present], 0))
