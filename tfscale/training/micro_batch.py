@@ -197,7 +197,6 @@ def _try_pass(
     model: keras.Model, strategy: tf.distribute.Strategy, data_spec: Any, largest_share: int, rows: int
 ) -> None:
     """Forward and backward pass of every replica here over zeros. Changes no variable, sends nothing."""
-
     # The second part finds the first one's sums in memory, as all others do. One by one: when a loop on one device runs
     # out of memory, TensorFlow 2.21 waits for ever for that of another.
     tried = min(2 * rows, largest_share)
