@@ -56,6 +56,7 @@ bench-data: $(VENV)/.examples
 
 bench-recovery: $(VENV)/.examples
 	$(BIN)/python -m benchmarks.recovery
+	$(BIN)/python -m benchmarks.recovery.overhead
 
 contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write README.md
