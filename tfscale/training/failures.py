@@ -52,7 +52,9 @@ def failing_together(strategy: tf.distribute.Strategy) -> Iterator[None]:
             raise ClusterError(describe_peer_failure(int(reported[1]), reported[2].strip())) from error
         # What we refuse, every worker refuses, as a rule; then nobody waits, and the job may go on.
         if not (isinstance(error, TfscaleError) and _all_refuse(strategy)):
-            _tf_private.report_to_other_workers(f"{_MARK} {worker_rank(strategy)}: {_in_short(error)}")
+            # Where the job has failed already, the others know; this worker's own error is what is to be seen.
+            with contextlib.suppress(tf.errors.OpError):
+                _tf_private.report_to_other_workers(f"{_MARK} {worker_rank(strategy)}: {_in_short(error)}")
         raise
     finally:
         _INSIDE.discard(strategy)
