@@ -1,8 +1,9 @@
-"""Every docstring example runs, each in a process of its own: as a reader would type it in."""
+"""Every docstring example runs, as a reader would type it in: those that make a strategy in a process of their own."""
 
 import ast
 import doctest
 import importlib
+import re
 
 import pytest
 
@@ -29,11 +30,30 @@ EXAMPLES = {
 }
 
 
+# A process makes one strategy, and logical devices before TensorFlow starts.
+ALONE = re.compile(r"make_strategy|DataParallel|simulate_replicas|data_parallel\(|verify\(|Strategy\(")
+
+
+@pytest.fixture(scope="module")
+def reports():
+    """What doctest has to say, by example, about those that need no process of their own."""
+    together = [(module_name(path), name, text) for name, (path, text) in EXAMPLES.items() if not ALONE.search(text)]
+    return run_case("tests.test_docstrings:run_examples", args=(together,))
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_example(name):
+def test_example(name, reports):
     path, docstring = EXAMPLES[name]
-    report = run_case("tests.test_docstrings:run_example", args=(module_name(path), name, docstring))
+    if ALONE.search(docstring):
+        report = run_case("tests.test_docstrings:run_example", args=(module_name(path), name, docstring))
+    else:
+        report = reports[name]
     assert report == ""
+
+
+def run_examples(examples):
+    """As `run_example` for each of several, by name."""
+    return {name: run_example(module, name, docstring) for module, name, docstring in examples}
 
 
 def run_example(module, name, docstring):

@@ -143,7 +143,7 @@ def divide_files(lengths: Sequence[int], loads: Sequence[Fraction]) -> tuple[tup
     Example:
         >>> from tfscale.training.data.files import divide_files
         >>> divide_files([30, 10, 20, 10], [1, 1])
-        ((0,), (1, 2, 3))
+        ((0, 3), (1, 2))
     """
     owned: list[list[int]] = [[] for _ in loads]
     taken = [0] * len(loads)
