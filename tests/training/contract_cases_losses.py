@@ -156,6 +156,9 @@ CASES: dict[str, Case] = {
     "masked sequence loss, last batch smaller than N": losing(
         cross_entropy, build=_sequence_model, data=_fully_masked_share(FEWER_THAN_REPLICAS)
     ),
+    "masked sequence loss, jit_compile": fitting(
+        _sequence_model, classifying(lambda: sgd(clipnorm=0.05), jit_compile=True), _sequences()
+    ),
     "masked sequence loss, weighted": losing(
         lambda: cross_entropy(reduction="mean_with_sample_weight"),
         build=_sequence_model,

@@ -169,7 +169,7 @@ CASES: dict[str, Case] = {
         labelled(),
     ),
     "jit_compile": fitting(mlp, classifying(lambda: sgd(clipnorm=0.05), jit_compile=True), labelled(), evaluated=True),
-    "jit_compile, batch norm": fitting(normalised, classifying(jit_compile=True), labelled(245)),
+    "jit_compile, batch norm": fitting(normalised, classifying(jit_compile=True, steps_per_execution=3), labelled(245)),
     "run_eagerly": fitting(
         normalised,
         classifying(lambda: sgd(clipnorm=0.05), run_eagerly=True),

@@ -4,6 +4,7 @@ import types
 
 import pytest
 
+from tests.processes import run_case
 from tfscale.training import xla
 from tfscale.training.xla import CollectiveInsideXlaError, refuse_collectives_inside_xla, would_compile
 
@@ -32,3 +33,12 @@ def test_collectives_are_refused_only_while_compiling():
     with xla._compiling(), pytest.raises(CollectiveInsideXlaError):
         refuse_collectives_inside_xla()
     refuse_collectives_inside_xla()
+
+
+def test_a_pass_that_communicates_is_compiled_in_pieces(tmp_path):
+    flags = {"XLA_FLAGS": f"--xla_dump_to={tmp_path} --xla_dump_hlo_pass_re=^$"}
+    run_case("tests.training.cases_xla:fit_synchronized", args=(2,), env=flags)
+    compiled = {path.name.split(".")[1] for path in tmp_path.glob("module_*.before_optimizations.txt")}
+    # Before, between and after the two layers that exchange statistics, forward and backward.
+    assert len(compiled) >= 3, compiled
+    assert all(name.startswith("cluster_") for name in compiled)

@@ -2,7 +2,8 @@
 
 What a replica computes by itself: the forward and backward pass. Collectives stay outside, because XLA cannot run them
 on every platform, and so does the update. A pass that must communicate half-way (synchronised BatchNormalization, a
-loss with a denominator of its own) is left to TensorFlow as a whole.
+loss with a denominator of its own) is compiled in pieces, from one exchange to the next: TensorFlow finds them among
+operations that are marked for XLA.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def refuse_collectives_inside_xla() -> None:
 
 
 def run_compiled(model: keras.Model, function: Callable[[], Any]) -> Any:
-    """Returns `function()`, compiled by XLA when the model was compiled with `jit_compile=True` and that is possible.
+    """Returns `function()`, compiled by XLA when the model was compiled with `jit_compile=True`.
+
+    As one function, or in pieces where it communicates. The result is the same to float rounding.
 
     Args:
         model: Decides by its `jit_compile`.
@@ -43,12 +46,13 @@ def run_compiled(model: keras.Model, function: Callable[[], Any]) -> Any:
         with _compiling():
             return tf.function(function, jit_compile=True, autograph=False)()
     except CollectiveInsideXlaError:
-        _log.warning(
-            "Model %r runs without XLA: its forward pass communicates between replicas (synchronised "
-            "BatchNormalization, or a loss with a mask or weights of its own). jit_compile=False silences this.",
+        _log.info(
+            "XLA compiles model %r in pieces: its replicas exchange something half-way (synchronised "
+            "BatchNormalization, or a loss with a mask or weights of its own)",
             model.name,
         )
-        return function()
+        with tf.xla.experimental.jit_scope():
+            return function()
 
 
 def would_compile(layers: Iterable[keras.layers.Layer], device_types: Iterable[str]) -> bool:
