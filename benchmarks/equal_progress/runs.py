@@ -21,65 +21,66 @@ def main(num_replicas: int, num_seeds: int, epochs: int, path: Path) -> None:
     """Runs everything and writes one JSON object per line."""
     tfscale.simulate_replicas(num_replicas)
     with path.open("w") as file:
-        for name, make_optimizer in recipes.RECIPES.items():
-            for scaled in (True, False) if num_replicas > 1 else (True,):
-                for seed in range(num_seeds):
-                    batch = recipes.PER_REPLICA_BATCH
-                    row = _train(make_optimizer, batch, seed, scaled=scaled, epochs=epochs)
-                    found = {"recipe": name, "num_replicas": num_replicas, "scaled": scaled, "seed": seed, **row}
-                    file.write(json.dumps(found) + "\n")
-                    file.flush()
-        if num_replicas <= 2:
-            _publish(file, num_replicas, num_seeds)
+        for scaled in (True, False) if num_replicas > 1 else (True,):
+            kind = {"num_replicas": num_replicas, "scaled": scaled}
+            for name, make_optimizer in recipes.RECIPES.items():
+                trainer = Trainer(make_optimizer, recipes.PER_REPLICA_BATCH, scaled=scaled)
+                _write(file, {"recipe": name, **kind}, trainer, num_seeds, epochs)
+            if num_replicas <= 2:
+                batch = published.PER_REPLICA_BATCH
+                trainer = Trainer(_published_optimizer, batch, scaled=scaled, warmup_epochs=0)
+                _write(file, {"recipe": published.PUBLISHED, **kind}, trainer, num_seeds, published.EPOCHS)
 
 
-def _publish(file: TextIO, num_replicas: int, num_seeds: int) -> None:
-    for scaled in (True, False) if num_replicas > 1 else (True,):
-        for seed in range(num_seeds):
-            row = _train(
-                lambda: keras.optimizers.SGD(published.RATE),
-                published.PER_REPLICA_BATCH,
-                seed,
-                scaled=scaled,
-                epochs=published.EPOCHS,
-                warmup_epochs=0,
-            )
-            found = {"recipe": published.PUBLISHED, "num_replicas": num_replicas, "scaled": scaled, "seed": seed, **row}
-            file.write(json.dumps(found) + "\n")
+def _published_optimizer() -> keras.optimizers.Optimizer:
+    return keras.optimizers.SGD(published.RATE)
 
 
-def _train(
-    make_optimizer: Callable[[], Any],
-    per_replica_batch: int,
-    seed: int,
-    *,
-    scaled: bool,
-    epochs: int,
-    warmup_epochs: Any = "auto",
-) -> dict[str, Any]:
-    """One run: test accuracy at its end, and the test loss after every epoch."""
-    keras.backend.clear_session()
-    digits = recipes.load(seed)
-    strategy = tfscale.make_strategy()
-    batch = per_replica_batch * strategy.num_replicas_in_sync
-    dp = tfscale.DataParallel(
-        global_batch=batch,
-        # Left alone, the recipe is taken for one that was tuned for the batch it gets.
-        reference_batch=per_replica_batch if scaled else batch,
-        examples_per_epoch=recipes.NUM_TRAIN,
-        warmup_epochs=warmup_epochs,
-        strategy=strategy,
-        seed=seed,
-    )
-    with dp.scope():
-        model = dp.prepare(recipes.build_model())
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(dp.optimizer(make_optimizer()), loss, metrics=["accuracy"], steps_per_execution=8)
-    # The seed mixes the examples alike for every batch: runs of one seed differ by what is compared, not by order.
-    train = dp.dataset(digits.train, shuffle=True)
-    history = model.fit(train, epochs=epochs, validation_data=digits.test, verbose=0).history
-    examples = [recipes.NUM_TRAIN * (epoch + 1) for epoch in range(epochs)]
-    return {"accuracy": history["val_accuracy"][-1], "loss": history["val_loss"], "examples": examples}
+def _write(file: TextIO, kind: dict[str, Any], trainer: Trainer, num_seeds: int, epochs: int) -> None:
+    for seed in range(num_seeds):
+        file.write(json.dumps({**kind, "seed": seed, **trainer.train(seed, epochs)}) + "\n")
+        file.flush()
+
+
+class Trainer:
+    """Trains one recipe on the replicas of this process, from one seed after the other.
+
+    The model is compiled once: tracing its step for eight replicas takes longer than a run.
+    """
+
+    def __init__(
+        self, make_optimizer: Callable[[], Any], per_replica_batch: int, *, scaled: bool, warmup_epochs: Any = "auto"
+    ):
+        keras.backend.clear_session()
+        self._strategy = tfscale.make_strategy()
+        self._batch = per_replica_batch * self._strategy.num_replicas_in_sync
+        dp = tfscale.DataParallel(
+            global_batch=self._batch,
+            # Left alone, the recipe is taken for one that was tuned for the batch it gets.
+            reference_batch=per_replica_batch if scaled else self._batch,
+            examples_per_epoch=recipes.NUM_TRAIN,
+            warmup_epochs=warmup_epochs,
+            strategy=self._strategy,
+        )
+        with dp.scope():
+            self._model = dp.prepare(recipes.build_model())
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            self._model.compile(dp.optimizer(make_optimizer()), loss, metrics=["accuracy"], steps_per_execution=8)
+            self._model.optimizer.build(self._model.trainable_variables)
+        self._untrained = [keras.ops.convert_to_numpy(each) for each in self._model.optimizer.variables]
+
+    def train(self, seed: int, epochs: int) -> dict[str, Any]:
+        """One run: test accuracy at its end, and the test loss after every epoch."""
+        digits = recipes.load(seed)
+        # The seed mixes the examples alike for every batch: runs of one seed differ by what is compared, not by order.
+        dp = tfscale.DataParallel(global_batch=self._batch, strategy=self._strategy, seed=seed)
+        self._model.set_weights(recipes.build_model().get_weights())
+        for variable, value in zip(self._model.optimizer.variables, self._untrained, strict=True):
+            variable.assign(value)
+        train = dp.dataset(digits.train, shuffle=True)
+        history = self._model.fit(train, epochs=epochs, validation_data=digits.test, verbose=0).history
+        examples = [recipes.NUM_TRAIN * (epoch + 1) for epoch in range(epochs)]
+        return {"accuracy": history["val_accuracy"][-1], "loss": history["val_loss"], "examples": examples}
 
 
 if __name__ == "__main__":
