@@ -20,7 +20,15 @@ SumOverReplicas = Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]
 
 
 class Reduction(NamedTuple):
-    """What became of gradients."""
+    """What became of gradients.
+
+    Example:
+        >>> import tensorflow as tf, tfscale
+        >>> gradients = [tf.constant([0.25, -1.0])]
+        >>> as_they_are = tfscale.Reduction(sums=gradients, own=gradients, states=[()])
+        >>> [total.numpy().tolist() for total in as_they_are.sums]
+        [[0.25, -1.0]]
+    """
 
     sums: list[tf.Tensor]
     """Over all replicas, and equal on all of them; dtypes as given."""
