@@ -10,14 +10,13 @@ for one replica per worker and takes milliseconds less per step.
 
 from __future__ import annotations
 
-import time
-
 import keras
 import tensorflow as tf
 
 from benchmarks import models
 from benchmarks.contenders import PER_REPLICA_BATCH, Contender
 from benchmarks.fitting import Block
+from benchmarks.loop_clock import clocked
 
 
 def make_block(contender: Contender, model_name: str) -> Block:
@@ -64,15 +63,7 @@ def make_block(contender: Contender, model_name: str) -> Block:
         accuracy.result().numpy()
         return float(mean_loss.result())
 
-    def block(steps_per_epoch: int, epochs: int) -> tuple[float, float]:
-        # One more epoch before the clock starts, as `fit` gets.
-        epoch(steps_per_epoch)
-        start_s = time.perf_counter()
-        for _ in range(epochs):
-            loss = epoch(steps_per_epoch)
-        return time.perf_counter() - start_s, loss
-
-    return block
+    return clocked(epoch)
 
 
 def _share(context: tf.distribute.InputContext) -> tf.data.Dataset:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import time
 
 import torch
 from torch import nn
 
 from benchmarks.contenders import LEARNING_RATE, MOMENTUM, PER_REPLICA_BATCH, Contender
+from benchmarks.loop_clock import clocked
 
 _NUM_EXAMPLES, _NUM_CLASSES, _SIDE = 2048, 10, 28
 _TIMEOUT = datetime.timedelta(seconds=120)
@@ -46,15 +46,7 @@ def make_block(contender: Contender, model_name: str) -> object:
         correct.item()
         return float(total / steps)
 
-    def block(steps_per_epoch: int, epochs: int) -> tuple[float, float]:
-        # One more epoch before the clock starts, as `fit` gets.
-        epoch(steps_per_epoch)
-        start_s = time.perf_counter()
-        for _ in range(epochs):
-            loss = epoch(steps_per_epoch)
-        return time.perf_counter() - start_s, loss
-
-    return block
+    return clocked(epoch)
 
 
 def join() -> int:

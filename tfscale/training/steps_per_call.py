@@ -21,6 +21,7 @@ import tensorflow as tf
 from tfscale.errors import BatchError
 from tfscale.training import _fit_private
 from tfscale.training.agreement import least_of_workers
+from tfscale.training.inputs import local_replicas
 
 HOST_SHARE = 0.02
 # Calls of half of what is promised: later ones may be slower than those that were timed.
@@ -162,8 +163,8 @@ class ChosenCalls:
     def __init__(self, strategy: tf.distribute.Strategy, requested: Any):
         check_steps_per_execution(requested)
         self._requested = requested
-        one_worker = len(strategy.extended.worker_devices) == strategy.num_replicas_in_sync
-        self._agree = None if one_worker else functools.partial(least_of_workers, strategy)
+        replicas = local_replicas(strategy)
+        self._agree = None if replicas.here == replicas.total else functools.partial(least_of_workers, strategy)
         self._passes: weakref.WeakKeyDictionary[Any, StepsPerCall] = weakref.WeakKeyDictionary()
         self.current: StepsPerCall | None = None
         """For the call that comes next; None where `compile` was given a number."""

@@ -13,23 +13,27 @@ from tfscale.training.compression.protocol import Compression, Reduction, State,
 _FP16_CAPABILITY = (5, 3)
 
 
-class Bfloat16(Compression):
-    """Gradients travel and are added in bfloat16: float32's range with 8 bits of precision.
-
-    Each part, and each of N - 1 additions, is rounded by up to 2^-8 of its value.
-    """
+class _Cast(Compression):
+    """What the two 16-bit types have in common: they round, and remember nothing."""
 
     exactness = "rounding"
-
-    @property
-    def name(self) -> str:
-        """As in `compression="bf16"`."""
-        return "bf16"
 
     def initial_state(self, gradient: tf.TensorSpec, index: int) -> State:
         """Returns nothing: rounding needs no memory."""
         del gradient, index
         return ()
+
+
+class Bfloat16(_Cast):
+    """Gradients travel and are added in bfloat16: float32's range with 8 bits of precision.
+
+    Each part, and each of N - 1 additions, is rounded by up to 2^-8 of its value.
+    """
+
+    @property
+    def name(self) -> str:
+        """As in `compression="bf16"`."""
+        return "bf16"
 
     def reduce(
         self, gradients: Sequence[tf.Tensor], states: Sequence[State], sum_over_replicas: SumOverReplicas
@@ -41,7 +45,7 @@ class Bfloat16(Compression):
         return Reduction(sums, own, list(states))
 
 
-class Float16(Compression):
+class Float16(_Cast):
     """Gradients travel and are added in float16: 11 bits of precision, and a range that ends at 65504.
 
     With N replicas each part is divided by P, the power of two from N on, so that no sum of parts up to 65504
@@ -52,8 +56,6 @@ class Float16(Compression):
         num_replicas: N; by default that of the strategy at hand.
     """
 
-    exactness = "rounding"
-
     def __init__(self, num_replicas: int | None = None):
         self._num_replicas = num_replicas
 
@@ -61,11 +63,6 @@ class Float16(Compression):
     def name(self) -> str:
         """As in `compression="fp16"`."""
         return "fp16"
-
-    def initial_state(self, gradient: tf.TensorSpec, index: int) -> State:
-        """Returns nothing: rounding needs no memory."""
-        del gradient, index
-        return ()
 
     def reduce(
         self, gradients: Sequence[tf.Tensor], states: Sequence[State], sum_over_replicas: SumOverReplicas

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfscale.errors import DataError
-from tfscale.training.all_reduce import all_gather
+from tfscale.training.agreement import gather_from_workers
 
 
 def agree(strategy: tf.distribute.Strategy, *, seed: int, fingerprint: tuple[int, int], arguments: int) -> int:
@@ -23,14 +23,7 @@ def agree(strategy: tf.distribute.Strategy, *, seed: int, fingerprint: tuple[int
     Raises:
         DataError: On every worker, when one has other data or arguments than the chief.
     """
-    own = tf.constant([[seed, *fingerprint, arguments]], tf.int64)
-
-    @tf.function(autograph=False)
-    def gather() -> tf.Tensor:
-        return strategy.run(lambda: all_gather(own))
-
-    everyone = strategy.experimental_local_results(gather())[0].numpy().tolist()
-    per_worker = everyone[:: len(strategy.extended.worker_devices)]
+    per_worker = gather_from_workers(strategy, tf.constant([seed, *fingerprint, arguments], tf.int64))
     chief = per_worker[0]
     for rank, (_, num_examples, content, given) in enumerate(per_worker):
         if num_examples != chief[1]:

@@ -15,7 +15,8 @@ import keras
 import tensorflow as tf
 
 from tfscale.training import _tf_private
-from tfscale.training.all_reduce import all_gather, replica_id
+from tfscale.training.agreement import gather_from_workers
+from tfscale.training.all_reduce import replica_id
 from tfscale.training.inputs import ReplicaBatch, local_replicas, worker_rank
 
 # The first steps make graphs and fill buffers.
@@ -78,8 +79,8 @@ def propose_loads(
     for parts in itertools.islice(endless, _NUM_UNTIMED):
         probe(parts)
     # All start together: workers that share a machine slow each other down, as they will in training.
-    _gather(strategy, 0.0)
-    rates = _gather(strategy, _measure(endless, probe))
+    gather_from_workers(strategy, tf.constant(0.0, tf.float64))
+    rates = gather_from_workers(strategy, tf.constant(_measure(endless, probe), tf.float64))
     shares = shares_of(rates)
     if is_shown and worker_rank(strategy) == 0:
         measured = ", ".join(f"{rate:.4g}" for rate in rates)
@@ -111,15 +112,3 @@ def _measure(batches: Iterator[Any], probe: Callable[[Sequence[ReplicaBatch]], N
         if number >= _NUM_TIMED and elapsed_s >= _AT_LEAST_S:
             break
     return num_examples / elapsed_s
-
-
-def _gather(strategy: tf.distribute.Strategy, value: float) -> list[float]:
-    """One number of each worker."""
-    own = tf.constant([value], tf.float64)
-
-    @tf.function(autograph=False)
-    def gather() -> Any:
-        return strategy.run(lambda: all_gather(own))
-
-    everyone = strategy.experimental_local_results(gather())[0].numpy().tolist()
-    return everyone[:: len(strategy.extended.worker_devices)]
