@@ -27,6 +27,7 @@ from tfscale.training.callbacks.step_counted import rederive_callbacks
 from tfscale.training.compression.choice import choose_compression
 from tfscale.training.data.dataset import GlobalDataset
 from tfscale.training.inputs import local_replicas, worker_rank
+from tfscale.training.link import describe_link
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
 from tfscale.training.optimizers import traffic_of
@@ -344,7 +345,7 @@ class DataParallel:
         growth = describe_growth(self._growth, [*self._knobs.values(), *itertools.chain(*models)])
         share = largest_share(self.global_batch, self.num_replicas)
         micro = [describe_micro_batch(model, self._micro_batch, share) for model in self._models]
-        return "\n".join([growth, *filter(None, micro), *self._traffic()])
+        return "\n".join([growth, *filter(None, [*micro, describe_link(self._strategy)]), *self._traffic()])
 
     def _traffic(self) -> list[str]:
         """What the compressed gradients of each model take, once a step was traced."""

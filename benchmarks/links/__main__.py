@@ -65,8 +65,8 @@ def _measure(model: str, options: argparse.Namespace) -> Iterator[Block]:
     """All options in turn, in reverse order every other round."""
     with running(model, _TIMEOUT_S) as pair:
         for rate in options.rates:
-            _tell(f"{model}, link: {rate}")
-            pair.ask({"rate": rate})
+            found, _ = pair.ask({"rate": rate})
+            _tell(f"{model}, {rate}: {found['found']}")
             steps = {option.label: _steps(pair, option.label, options.block_seconds) for option in OPTIONS}
             for index in range(options.rounds):
                 for option in OPTIONS if index % 2 == 0 else reversed(OPTIONS):

@@ -23,7 +23,7 @@ class Option:
     Args:
         label: As it is printed.
         compression: `"none"`, `"bf16"`, `"fp16"`, or a rank of PowerSGD.
-        bytes_per_pack: 0 for one pack; None for the default.
+        bytes_per_pack: 0 for one pack; None for what is chosen by measuring the link.
         exactness: As it is stated.
         within: How far the step may be beyond the limit of link and processor, as a factor; None for no bar.
         times_reference: By what factor it must beat float32 in one pack at 100 Mbit/s on the MLP; None for no bar.
@@ -44,8 +44,8 @@ OPTIONS = (
     Option(REFERENCE, bytes_per_pack=0),
     Option("float32, packs"),
     Option("bf16, one pack", "bf16", 0, "rounding"),
-    Option("bf16, packs", "bf16", 2**19, "rounding", within=1.15),
-    Option("fp16, packs", "fp16", 2**19, "rounding"),
+    Option("bf16, packs", "bf16", exactness="rounding", within=1.15),
+    Option("fp16, packs", "fp16", exactness="rounding"),
     Option("PowerSGD, rank 1", 1, exactness="approximate"),
     Option("PowerSGD, rank 2", 2, exactness="approximate", times_reference=8.0),
     Option("PowerSGD, rank 4", 4, exactness="approximate"),

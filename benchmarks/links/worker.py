@@ -35,13 +35,13 @@ def main() -> None:
     # The parent puts the link in.
     sys.stdin.readline()
     network.set_up(rank)
-    blocks = _blocks(start["model"])
+    link, blocks = _blocks(start["model"])
     answer(ready=True)
     for line in sys.stdin:
         request = json.loads(line)
         if "rate" in request:
             network.limit(rank, None if request["rate"] == "none" else request["rate"])
-            answer(done=True)
+            answer(found=link.measure())
             continue
         if "trace" in request:
             events = timeline.record(lambda block=blocks[request["trace"]], steps=request["steps"]: block(steps))
@@ -53,7 +53,27 @@ def main() -> None:
         answer(seconds=seconds, sent_bytes=(network.sent_bytes(rank) - before) / (2 * request["steps"]))
 
 
-def _blocks(model_name: str) -> dict[str, Callable[[int], float]]:
+class _MeasuredLink:
+    """What tfscale finds at the rate that the link has now; a job of its own would measure when it starts."""
+
+    def __init__(self, strategy: Any):
+        self._strategy = strategy
+        self.packing: Any = None
+
+    def measure(self) -> str:
+        """Measures as `make_strategy` does, and says what was found."""
+        import tensorflow as tf
+
+        from tfscale.training.link import describe, measure_link
+        from tfscale.training.packs import Packing
+
+        options = {"ring": tf.distribute.experimental.CommunicationOptions()}
+        found = measure_link(self._strategy, options, Packing(), device_type="CPU")
+        self.packing = found.packing
+        return describe(found, num_replicas=2)
+
+
+def _blocks(model_name: str) -> tuple[_MeasuredLink, dict[str, Callable[[int], float]]]:
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -62,16 +82,17 @@ def _blocks(model_name: str) -> dict[str, Callable[[int], float]]:
     import tfscale
 
     strategy = tfscale.make_strategy()
-    return {option.label: _block(option, model_name, strategy) for option in OPTIONS}
+    link = _MeasuredLink(strategy)
+    return link, {option.label: _block(option, model_name, strategy, link) for option in OPTIONS}
 
 
-def _block(option: Option, model_name: str, strategy: Any) -> Callable[[int], float]:
+def _block(option: Option, model_name: str, strategy: Any, link: _MeasuredLink) -> Callable[[int], float]:
     import keras
 
     import tfscale
     from benchmarks import models
     from tfscale.training.all_reduce import set_communication_options
-    from tfscale.training.packs import choose_bytes_per_pack
+    from tfscale.training.packs import Packing
 
     keras.utils.set_random_seed(0)
     if option.trains:
@@ -95,13 +116,17 @@ def _block(option: Option, model_name: str, strategy: Any) -> Callable[[int], fl
             times_s.append(time.perf_counter())
 
     times_s: list[float] = []
-    # One strategy serves all options, as TensorFlow wants it; the packs are chosen when a step is traced.
-    bytes_per_pack = choose_bytes_per_pack(option.bytes_per_pack, device_type="CPU", num_workers=2)
+    traced_with: list[Any] = []
 
     def block(steps: int) -> float:
-        # One epoch before the clock starts: it makes the input iterator and may trace.
+        packing = link.packing if option.bytes_per_pack is None else Packing(0)
+        if option.trains and traced_with != [packing]:
+            # One strategy serves all options, as TensorFlow wants it; the packs are chosen when a step is traced.
+            traced_with[:] = [packing]
+            model.train_function = None
         times_s.clear()
-        set_communication_options(strategy, None, bytes_per_pack)
+        set_communication_options(strategy, None, packing)
+        # One epoch before the clock starts: it makes the input iterator and may trace.
         model.fit(data, steps_per_epoch=steps, epochs=2, callbacks=[Clock()], verbose=0)
         return times_s[1] - times_s[0]
 

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 import tfscale
 from tests.training.cases_batch_norm import count_collectives
-from tfscale.training.all_reduce import all_reduce_sum, global_mean, replica_id
+from tfscale.training.all_reduce import all_reduce_sum, global_mean, replica_id, set_communication_options
 from tfscale.training.losses import gather_rows
+from tfscale.training.packs import Packing
 from tfscale.training.share import agree_on_share, make_share
 
 
@@ -62,6 +63,32 @@ def sparse_sums(num_replicas: int) -> dict[str, Any]:
 
     results, count = _run(_strategy(num_replicas), replica)
     return {"results": results, "collectives": count}
+
+
+def lanes(num_replicas: int, in_flight: int) -> dict[str, Any]:
+    """Sums of seven packs and the gradient of their squares, and how many orders the collectives of a replica have."""
+    strategy = _strategy(num_replicas)
+    set_communication_options(strategy, None, Packing(bytes_per_pack=8, in_flight=in_flight))
+
+    def replica() -> Any:
+        own = tf.constant(float(replica_id() + 1))
+        with tf.GradientTape() as tape:
+            tape.watch(own)
+            sums = all_reduce_sum([tf.fill([2], own * index) for index in range(7)])
+            total = tf.add_n([tf.reduce_sum(tf.square(each)) for each in sums])
+        return sums, tape.gradient(total, own)
+
+    function = tf.function(lambda: strategy.run(replica))
+    sums, gradients = function()
+    graph = function.get_concrete_function().graph
+    collectives = [op for op in graph.get_operations() if op.type.startswith("CollectiveReduce")]
+    tokens = {each.name for op in collectives for each in op.inputs if each.dtype == tf.resource}
+    local = strategy.experimental_local_results
+    return {
+        "sums": [local(each)[0].numpy() for each in sums],
+        "gradient": float(local(gradients)[0]),
+        "orders": len(tokens) // num_replicas,
+    }
 
 
 def means(counts: tuple[int, ...]) -> list[float]:

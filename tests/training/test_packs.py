@@ -4,11 +4,11 @@ import tensorflow as tf
 
 from tfscale import CommunicationError
 from tfscale.training.packs import (
-    choose_bytes_per_pack,
+    Packing,
+    choose_packing,
     cut,
     divide_into_packs,
     finishing_order,
-    pack_size,
     put_together,
     size_bytes,
 )
@@ -46,22 +46,24 @@ def test_packs(sizes, bytes_per_pack, expected):
     ],
 )
 def test_choice(requested, device_type, num_workers, expected):
-    assert choose_bytes_per_pack(requested, device_type=device_type, num_workers=num_workers) == expected
+    assert choose_packing(requested, device_type=device_type, num_workers=num_workers).bytes_per_pack == expected
 
 
 @pytest.mark.parametrize(
-    ("requested", "total", "expected"),
+    ("packing", "total", "expected"),
     [
-        (0, 10**9, 0),
-        (7, 10**9, 7),
-        (None, 0, 2**20),
-        (None, 2**23 - 1, 2**20),
-        (None, 2**24, 2**21),
-        (None, 2**40, 2**23),
+        (Packing(0), 10**9, 0),
+        (Packing(7), 10**9, 7),
+        (Packing(), 0, 2**20),
+        (Packing(), 2**23 - 1, 2**20),
+        (Packing(), 2**24, 2**21),
+        (Packing(), 2**40, 2**23),
+        (Packing(least_bytes=2**18), 2**20, 2**18),
+        (Packing(least_bytes=2**25), 2**40, 2**25),
     ],
 )
-def test_size_goes_by_what_there_is(requested, total, expected):
-    assert pack_size(requested, total) == expected
+def test_size_goes_by_what_there_is(packing, total, expected):
+    assert packing.pack_size(total) == expected
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_sparse_tensors_stay_whole():
 @pytest.mark.parametrize("requested", [-1, 1.5, "1MB", True])
 def test_bad_choice(requested):
     with pytest.raises(CommunicationError, match=r"number of bytes(.|\n)*Received: bytes_per_pack="):
-        choose_bytes_per_pack(requested, device_type="CPU", num_workers=2)
+        choose_packing(requested, device_type="CPU", num_workers=2)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -1,6 +1,7 @@
 """Every non-public TensorFlow or Keras name that tfscale stands on, one function each.
 
-Those of the course of `fit` (epochs, calls, logs, resuming) are in `_fit_private.py`, by the same rules.
+Those of the course of `fit` (epochs, calls, logs, resuming) are in `_fit_private.py`, those of collectives in
+`_collective_private.py`, by the same rules.
 Nothing outside these files may import `tensorflow.python` or `keras.src`, or touch an attribute of theirs that
 begins with an underscore. Each function says why the public API is not enough, the versions it was tried on, and
 which test breaks first when the name goes away. Instances are adjusted, classes and modules never are.
@@ -10,13 +11,11 @@ Versions tried: see `training/versions.py`; the whole suite runs on each of them
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 
 def update_without_merge_call(strategy: tf.distribute.Strategy) -> None:
@@ -249,33 +248,6 @@ _UNCHANGED_ELEMENTS = frozenset(
     f"{name}Dataset"
     for name in ("AssertCardinality", "Cache", "Options", "Prefetch", "Repeat", "Shard", "Shuffle", "Skip", "Take")
 ) | {"AssertCardinality", "OptionsDataset", "CacheDataset"}
-
-
-def report_to_other_workers(message: str) -> None:
-    """Makes the collectives that other workers wait in fail with `message`.
-
-    Why: TensorFlow itself reports nothing; the others wait until heartbeats are missed.
-    Breaks first: tests/training/data/test_two_workers.py::test_failure_of_one_worker_reaches_all.
-    """
-    # The code of an invalid argument: TensorFlow takes it for an error of the program, and does not try again.
-    context.context().report_error_to_cluster(tf.errors.INVALID_ARGUMENT, message)
-
-
-def exchange_with_other_workers(own_key: str, other_keys: Sequence[str], *, timeout_s: float) -> bool:
-    """Sets a key that all workers see, and waits for theirs; whether all came in time.
-
-    Why: a worker that will take part in no collective any more has no public way to talk with the others.
-    Breaks first: tests/training/data/test_two_workers.py::test_refusal_of_one_worker_reaches_all.
-    """
-    deadline_s = time.monotonic() + timeout_s
-    try:
-        context.context().set_config_key_value(own_key, "1")
-        for key in other_keys:
-            remaining_s = max(deadline_s - time.monotonic(), 0.001)
-            context.context().get_config_key_value(key, timeout_in_ms=int(1000 * remaining_s) or 1)
-    except tf.errors.OpError:
-        return False
-    return True
 
 
 def has_unseeded_shuffle(dataset: tf.data.Dataset) -> bool:

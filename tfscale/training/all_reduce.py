@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfscale.training.packs import cut, divide_into_packs, finishing_order, pack_size, put_together, size_bytes
+from tfscale.training import _collective_private
+from tfscale.training.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.training.progress import current_progress
 from tfscale.training.xla import refuse_collectives_inside_xla
 
@@ -21,15 +22,23 @@ class _Settings(NamedTuple):
     """How the replicas of one strategy communicate."""
 
     options: Any = None
-    bytes_per_pack: int | None = 0
+    packing: Packing = Packing(bytes_per_pack=0)
+    lanes: Sequence[Callable[[list[Any], Any], list[Any]]] = ()
 
 
 _SETTINGS: weakref.WeakKeyDictionary[Any, _Settings] = weakref.WeakKeyDictionary()
 
 
-def set_communication_options(strategy: tf.distribute.Strategy, options: Any, bytes_per_pack: int | None) -> None:
-    """Remembers how the replicas of `strategy` communicate; TensorFlow takes much of it only per call."""
-    _SETTINGS[strategy] = _Settings(options, bytes_per_pack)
+def set_communication_options(strategy: tf.distribute.Strategy, options: Any, packing: Packing) -> None:
+    """Remembers how the replicas of `strategy` communicate; TensorFlow takes much of it only per call.
+
+    Args:
+        strategy: Of several replicas, or of one, which sends nothing.
+        options: `tf.distribute.experimental.CommunicationOptions`, or None.
+        packing: What travels together, and how many packs at a time.
+    """
+    lanes = _collective_private.all_reduce_lanes(strategy, packing.in_flight) if packing.in_flight > 1 else ()
+    _SETTINGS[strategy] = _Settings(options, packing, lanes)
 
 
 def replica_id() -> int:
@@ -79,11 +88,11 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
     if progress is not None:
         progress.arrive(results)
     for indices in _by_dtype(tensors).values():
-        bytes_per_pack = pack_size(settings.bytes_per_pack, sum(size_bytes(tensors[index]) for index in indices))
+        bytes_per_pack = settings.packing.pack_size(sum(size_bytes(tensors[index]) for index in indices))
         if bytes_per_pack:
             indices = [indices[position] for position in finishing_order([tensors[index] for index in indices])]
         pieces = [cut(tensors[index], bytes_per_pack) for index in indices]
-        received = iter(_sum_in_packs(list(itertools.chain(*pieces)), bytes_per_pack, settings.options))
+        received = iter(_sum_in_packs(list(itertools.chain(*pieces)), bytes_per_pack, settings))
         for index, parts in zip(indices, pieces, strict=True):
             results[index] = put_together([next(received) for _ in parts], tensors[index])
     if progress is not None:
@@ -91,13 +100,32 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
     return results
 
 
-def _sum_in_packs(tensors: Sequence[Any], bytes_per_pack: int, options: Any) -> list[Any]:
-    """Sums tensors of one dtype. TensorFlow starts the collectives of a replica one by one, as they are traced."""
+def _sum_in_packs(tensors: Sequence[Any], bytes_per_pack: int, settings: _Settings) -> list[Any]:
+    """Sums tensors of one dtype. TensorFlow starts the collectives of a lane one by one, as they are traced."""
     context = tf.distribute.get_replica_context()
+    packs = divide_into_packs([size_bytes(tensor) for tensor in tensors], bytes_per_pack)
+    # Eager replicas run one after the other, and send in the old way.
+    lanes = settings.lanes if len(packs) > 1 and not tf.executing_eagerly() else ()
     sums: list[Any] = []
-    for pack in divide_into_packs([size_bytes(tensor) for tensor in tensors], bytes_per_pack):
-        sums += context.all_reduce(tf.distribute.ReduceOp.SUM, [tensors[position] for position in pack], options)
+    for index, positions in enumerate(packs):
+        pack = [tensors[position] for position in positions]
+        if lanes:
+            sums += _sum_in_lane(lanes[index % len(lanes)], pack, settings.options)
+        else:
+            sums += context.all_reduce(tf.distribute.ReduceOp.SUM, pack, settings.options)
     return sums
+
+
+def _sum_in_lane(lane: Callable[[list[Any], Any], list[Any]], pack: list[Any], options: Any) -> list[Any]:
+    if any(isinstance(tensor, tf.IndexedSlices) for tensor in pack):
+        return lane(pack, options)
+
+    @tf.custom_gradient
+    def summed(*tensors: Any) -> tuple[list[Any], Callable[..., list[Any]]]:
+        # As TensorFlow's own: the gradient of a sum over replicas is the sum of their gradients.
+        return lane(list(tensors), options), lambda *gradients: sum_as_they_are(gradients)
+
+    return list(summed(*pack))
 
 
 def _by_dtype(tensors: Sequence[Any]) -> dict[tf.DType, list[int]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tfscale.errors import DeviceError
+from tfscale.training.packs import Packing
 
 IMPLEMENTATIONS = ("auto", "nccl", "ring")
 
@@ -80,6 +81,25 @@ def _nccl_obstacle(device_types: Sequence[str], platform: str, virtual_gpus: boo
     if not platform.startswith("linux"):
         return f"NCCL does not exist on {platform}"
     return ""
+
+
+def measures_link(devices: Sequence[str], num_workers: int, packing: Packing) -> bool:
+    """Whether there is a link between the replicas, and something to choose by it.
+
+    Args:
+        devices: Of this worker, such as `["GPU:0"]`.
+        num_workers: Workers of the job.
+        packing: As the user wants it.
+
+    Example:
+        >>> from tfscale.training.packs import Packing
+        >>> [measures_link(["CPU:0", "CPU:1"], workers, Packing(None)) for workers in (1, 2)]
+        [False, True]
+        >>> measures_link(["GPU:0", "GPU:1"], 1, Packing(None)), measures_link(["GPU:0"], 2, Packing(bytes_per_pack=0))
+        (True, False)
+    """
+    several = num_workers > 1 or (len(devices) > 1 and devices[0].startswith("GPU"))
+    return several and packing.bytes_per_pack != 0
 
 
 def choose_devices(requested: str | int | Sequence[str], available: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfscale.cluster.peer_failure import describe_peer_failure
 from tfscale.errors import ClusterError, TfscaleError
-from tfscale.training import _tf_private
+from tfscale.training import _collective_private
 from tfscale.training.inputs import local_replicas, worker_rank
 
 # So that it is found in what TensorFlow makes of it.
@@ -54,7 +54,7 @@ def failing_together(strategy: tf.distribute.Strategy) -> Iterator[None]:
         if not (isinstance(error, TfscaleError) and _all_refuse(strategy)):
             # Where the job has failed already, the others know; this worker's own error is what is to be seen.
             with contextlib.suppress(tf.errors.OpError):
-                _tf_private.report_to_other_workers(f"{_MARK} {worker_rank(strategy)}: {_in_short(error)}")
+                _collective_private.report_to_other_workers(f"{_MARK} {worker_rank(strategy)}: {_in_short(error)}")
         raise
     finally:
         _INSIDE.discard(strategy)
@@ -65,7 +65,7 @@ def _all_refuse(strategy: tf.distribute.Strategy) -> bool:
     replicas, rank = local_replicas(strategy), worker_rank(strategy)
     call = f"tfscale/refused/{_CALLS[strategy]}"
     others = [f"{call}/{other}" for other in range(replicas.total // replicas.here) if other != rank]
-    return _tf_private.exchange_with_other_workers(f"{call}/{rank}", others, timeout_s=_PATIENCE_S)
+    return _collective_private.exchange_with_other_workers(f"{call}/{rank}", others, timeout_s=_PATIENCE_S)
 
 
 def _in_short(error: Exception) -> str:

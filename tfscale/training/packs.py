@@ -7,16 +7,15 @@ they travel while it still works on the first layers; in one pack, all of them w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
 
-# Measured on two workers over gRPC: less is not worth the latency of one more collective, and more is slow; a tensor of
-# 64 MB takes four times as long in one piece as in pieces of 8 MB.
-_LEAST_BYTES, _MOST_BYTES = 2**20, 2**23
-# Between the two: so many that the first ones travel early.
+# Tensors are sent in pieces of at most this: one of 64 MB takes four times as long in one piece as in pieces of 8 MB.
+_MOST_BYTES = 2**23
+# So many packs that the first ones travel early, unless each would be too small to be worth a collective.
 _NUM_PACKS = 8
 # What PyTorch's DistributedDataParallel takes.
 _GPUS_BYTES = 25 * 2**20
@@ -26,51 +25,57 @@ _SMALL = 0.25
 _LIGHT = frozenset(("AddV2", "Cast", "Identity", "Mul", "MulNoNan", "RealDiv", "Reshape"))
 
 
-def choose_bytes_per_pack(requested: Any, *, device_type: str, num_workers: int) -> int | None:
-    """Chooses about how many bytes travel together.
+class Packing(NamedTuple):
+    """What travels together, and how many packs at a time.
+
+    Example:
+        >>> from tfscale.training.packs import Packing
+        >>> [Packing().pack_size(mib * 2**20) // 2**20 for mib in (1, 8, 32, 64, 1000)]
+        [1, 1, 4, 8, 8]
+        >>> Packing(bytes_per_pack=100).pack_size(2**20)
+        100
+    """
+
+    bytes_per_pack: int | None = None
+    """About how many bytes travel together; 0 for all, None to go by what there is to send."""
+    least_bytes: int = 2**20
+    """Where it goes by that: less is not worth the latency of one more collective."""
+    in_flight: int = 1
+    """Packs that are under way at a time."""
+
+    def pack_size(self, total_bytes: int) -> int:
+        """About how many of `total_bytes` travel together: what was chosen, or an eighth within limits."""
+        if self.bytes_per_pack is not None:
+            return self.bytes_per_pack
+        return min(max(total_bytes // _NUM_PACKS, self.least_bytes), max(self.least_bytes, _MOST_BYTES))
+
+
+def choose_packing(requested: Any, *, device_type: str, num_workers: int) -> Packing:
+    """Chooses about how many bytes travel together, before anything was measured.
 
     Args:
         requested: The user's own choice, 0 for everything in one pack, or None.
         device_type: `"CPU"` or `"GPU"`.
         num_workers: Workers of the job.
 
-    Returns:
-        Bytes, 0 for one pack, or None to go by what there is to send: see `pack_size`.
-
     Raises:
         CommunicationError: When `requested` is not a number of bytes.
 
     Example:
-        >>> choose_bytes_per_pack(None, device_type="CPU", num_workers=1)
+        >>> choose_packing(None, device_type="CPU", num_workers=1).bytes_per_pack
         0
-        >>> choose_bytes_per_pack(None, device_type="GPU", num_workers=1)
+        >>> choose_packing(None, device_type="GPU", num_workers=1).bytes_per_pack
         26214400
     """
-    if requested is not None:
-        if isinstance(requested, bool) or not isinstance(requested, int) or requested < 0:
-            raise CommunicationError(
-                "`bytes_per_pack` must be a number of bytes, or 0 for one pack.\n"
-                f"Received: bytes_per_pack={requested!r}. Leave it out to have it chosen."
-            )
-        return requested
+    if requested is not None and (isinstance(requested, bool) or not isinstance(requested, int) or requested < 0):
+        raise CommunicationError(
+            "`bytes_per_pack` must be a number of bytes, or 0 for one pack.\n"
+            f"Received: bytes_per_pack={requested!r}. Leave it out to have it chosen."
+        )
     if device_type == "GPU":
-        return _GPUS_BYTES
+        return Packing(_GPUS_BYTES if requested is None else requested)
     # Replicas on the cores of one machine have no time in which a core would only wait for a link.
-    return None if num_workers > 1 else 0
-
-
-def pack_size(bytes_per_pack: int | None, total_bytes: int) -> int:
-    """About how many of `total_bytes` travel together: what was chosen, or an eighth, from 1 to 8 MiB.
-
-    Example:
-        >>> [pack_size(None, mib * 2**20) // 2**20 for mib in (1, 8, 32, 64, 1000)]
-        [1, 1, 4, 8, 8]
-        >>> pack_size(100, 2**20)
-        100
-    """
-    if bytes_per_pack is not None:
-        return bytes_per_pack
-    return min(max(total_bytes // _NUM_PACKS, _LEAST_BYTES), _MOST_BYTES)
+    return Packing(0 if requested is None and num_workers == 1 else requested)
 
 
 def divide_into_packs(sizes_bytes: Sequence[int], bytes_per_pack: int) -> list[list[int]]:

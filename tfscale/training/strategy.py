@@ -17,9 +17,10 @@ from tfscale.cluster.preflight import gather_facts, meet
 from tfscale.errors import DeviceError
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import set_communication_options
-from tfscale.training.communication import choose_communication, choose_devices
+from tfscale.training.communication import choose_communication, choose_devices, measures_link
 from tfscale.training.data.distribution import distribute_global_batches
-from tfscale.training.packs import choose_bytes_per_pack
+from tfscale.training.link import describe, measure_link
+from tfscale.training.packs import Packing, choose_packing
 from tfscale.training.versions import check_versions
 
 _log = logging.getLogger(__name__)
@@ -83,7 +84,9 @@ def make_strategy(
         devices: `"auto"` (every GPU, else every logical CPU), a number, or device names. A job of several workers
             uses every GPU that its process sees, or one CPU.
         cluster: Who is in the job; by default `resolve_cluster()`.
-        communication: `"auto"`, `"nccl"` or `"ring"`; see `choose_communication`.
+        communication: `"auto"`, `"nccl"` or `"ring"`; see `choose_communication`. `"auto"` also measures the link
+            between the replicas, for a second at most, and chooses by it what travels together; not on the cores of
+            one machine, which share them. The log and `print(dp)` say what was found.
         bytes_per_pack: Gradients are sent in packs of about this size, in the order in which the backward pass finishes
             them, while it goes on. Exact. 0 sends one pack; None chooses.
         timeout_s: Seconds within which all workers must have met; by default `TFSCALE_TIMEOUT_S`, or 120. 0 starts
@@ -115,10 +118,8 @@ def make_strategy(
         virtual_gpus=_has_virtual_gpus(),
         requested=communication,
     )
-    bytes_per_pack = choose_bytes_per_pack(
-        bytes_per_pack, device_type=names[0].split(":")[0], num_workers=cluster.num_workers
-    )
-    key = (cluster, tuple(names), choice.implementation, bytes_per_pack)
+    packing = choose_packing(bytes_per_pack, device_type=names[0].split(":")[0], num_workers=cluster.num_workers)
+    key = (cluster, tuple(names), communication, packing)
     timeout_s = read_timeout_s(timeout_s, os.environ)
     if key not in _MADE:
         _log.info(
@@ -129,25 +130,40 @@ def make_strategy(
             choice.implementation,
             choice.reason,
         )
-        options = tf.distribute.experimental.CommunicationOptions(
-            implementation=_IMPLEMENTATIONS[choice.implementation],
-        )
         if timeout_s and cluster.num_workers > 1 and not _SERVING:
             kinds = f"{len(names)} x {names[0].split(':')[0]}"
-            packs = "chosen" if bytes_per_pack is None else bytes_per_pack
-            facts = {"devices": kinds, "communication": choice.implementation, "bytes_per_pack": packs}
+            packs = "chosen" if packing.bytes_per_pack is None else packing.bytes_per_pack
+            how = (
+                choice.implementation if choice.implementation == communication else f"{choice.implementation}, chosen"
+            )
+            facts = {"devices": kinds, "communication": how, "bytes_per_pack": packs}
             facts |= agree_on or {}
             own = gather_facts(sys.argv, os.environ)
             meet(cluster, {**own, **{name: str(value) for name, value in facts.items()}}, timeout_s=timeout_s)
+        options = _options(choice.implementation)
         _MADE[key] = adopt_strategy(_new_strategy(cluster, names, options))
-        set_communication_options(_MADE[key], options, bytes_per_pack)
+        set_communication_options(_MADE[key], options, packing)
+        if communication == "auto" and measures_link(names, cluster.num_workers, packing):
+            _measure(_MADE[key], choice.implementation, packing, names[0].split(":")[0])
     return _MADE[key]
+
+
+def _measure(strategy: tf.distribute.Strategy, implementation: str, packing: Packing, device_type: str) -> None:
+    """Looks what the link can do. Where NCCL runs between workers, a ring does too, and may be faster."""
+    several_workers = len(strategy.extended.worker_devices) < strategy.num_replicas_in_sync
+    names = ("nccl", "ring") if implementation == "nccl" and several_workers else (implementation,)
+    found = measure_link(strategy, {name: _options(name) for name in names}, packing, device_type=device_type)
+    _log.info("%s", describe(found, strategy.num_replicas_in_sync))
 
 
 # TensorFlow's collectives fail when two strategies of one process share devices.
 _MADE: dict[Any, tf.distribute.Strategy] = {}
 # Strategies whose workers TensorFlow's server connects: it holds the port on which they would meet.
 _SERVING: list[tf.distribute.Strategy] = []
+
+
+def _options(implementation: str) -> Any:
+    return tf.distribute.experimental.CommunicationOptions(implementation=_IMPLEMENTATIONS[implementation])
 
 
 def _new_strategy(cluster: ClusterSpec, names: Sequence[str], options: Any) -> tf.distribute.Strategy:

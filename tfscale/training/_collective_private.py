@@ -1,0 +1,64 @@
+"""The non-public TensorFlow names by which replicas and workers reach each other. By the rules of `_tf_private.py`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+
+def all_reduce_lanes(strategy: tf.distribute.Strategy, num_lanes: int) -> list[Callable[[list[Any], Any], list[Any]]]:
+    """Returns functions `(tensors, options) -> sums` for a replica's graph; those of one do not wait for the others'.
+
+    Why: `all_reduce` of a replica's context gives every collective the replica's one ordering token, so that they run
+    strictly one after the other. A second object of the class that TensorFlow uses there has tokens of its own, and
+    shares the keys by which the replicas find each other. For rings only: NCCL wants one order.
+    Breaks first: tests/training/test_all_reduce.py::test_lanes.
+    """
+    extended = strategy.extended
+    first = extended._cross_device_ops
+    others = [
+        type(first)(first._devices, first._group_size, first._options, first._collective_keys)
+        for _ in range(num_lanes - 1)
+    ]
+
+    def lane(operations: Any) -> Callable[[list[Any], Any], list[Any]]:
+        def all_reduce(tensors: list[Any], options: Any) -> list[Any]:
+            replica = tf.distribute.get_replica_context()._replica_id
+            options = options or tf.distribute.experimental.CommunicationOptions()
+            summed: list[Any] = operations._all_reduce(tf.distribute.ReduceOp.SUM, tensors, replica, options)
+            return summed
+
+        return all_reduce
+
+    return [lane(operations) for operations in (first, *others)]
+
+
+def report_to_other_workers(message: str) -> None:
+    """Makes the collectives that other workers wait in fail with `message`.
+
+    Why: TensorFlow itself reports nothing; the others wait until heartbeats are missed.
+    Breaks first: tests/training/data/test_two_workers.py::test_failure_of_one_worker_reaches_all.
+    """
+    # The code of an invalid argument: TensorFlow takes it for an error of the program, and does not try again.
+    context.context().report_error_to_cluster(tf.errors.INVALID_ARGUMENT, message)
+
+
+def exchange_with_other_workers(own_key: str, other_keys: Sequence[str], *, timeout_s: float) -> bool:
+    """Sets a key that all workers see, and waits for theirs; whether all came in time.
+
+    Why: a worker that will take part in no collective any more has no public way to talk with the others.
+    Breaks first: tests/training/data/test_two_workers.py::test_refusal_of_one_worker_reaches_all.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    try:
+        context.context().set_config_key_value(own_key, "1")
+        for key in other_keys:
+            remaining_s = max(deadline_s - time.monotonic(), 0.001)
+            context.context().get_config_key_value(key, timeout_in_ms=int(1000 * remaining_s) or 1)
+    except tf.errors.OpError:
+        return False
+    return True
