@@ -157,6 +157,21 @@ def one_go_and_interrupted(num_replicas: int, name: str) -> tuple[dict[str, Any]
         return one_go, fit(dp, recipe, directory, plug=None, seed=99)
 
 
+def interrupted(num_replicas: int, name: str, directory: str) -> None:
+    """A run that ends in mid-epoch, for another process to continue."""
+    recipe = RECIPES[name]
+    try:
+        fit(data_parallel(num_replicas, global_batch=BATCH), recipe, directory, plug=recipe.plugs[0], seed=1)
+    except PlugError:
+        return
+    raise AssertionError("it came to its end")
+
+
+def continued(num_replicas: int, name: str, directory: str) -> dict[str, Any]:
+    """The outcome of what another process began."""
+    return fit(data_parallel(num_replicas, global_batch=BATCH), RECIPES[name], directory, plug=None, seed=99)
+
+
 def data_parallel(num_replicas, **arguments):
     if num_replicas > 1:
         tfscale.simulate_replicas(num_replicas)

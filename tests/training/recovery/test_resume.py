@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.processes import run_case
 from tests.training.recovery.cases_resume import RECIPES
 from tests.training.together import Failure, run_together
 
@@ -24,7 +25,18 @@ def results():
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name not in ORDERLESS])
 def test_equals_one_go(results, name):
-    one_go, continued = _outcomes(results[name])
+    _check_equal(*_outcomes(results[name]))
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
+def test_goes_on_with_more_replicas_and_with_fewer(results, tmp_path, before, after):
+    name = "accumulation"
+    one_go, _ = _outcomes(results[name])
+    run_case(f"{CASES}:interrupted", args=(before, name, str(tmp_path)))
+    _check_equal(one_go, run_case(f"{CASES}:continued", args=(after, name, str(tmp_path))))
+
+
+def _check_equal(one_go, continued):
     for kind in ("weights", "optimizer"):
         for expected, value in zip(one_go[kind], continued[kind], strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
