@@ -24,14 +24,13 @@ from tfscale.training.callbacks.recovery import Recovery
 from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.callbacks.step_counted import rederive_callbacks
-from tfscale.training.compression.choice import choose_compression
 from tfscale.training.data.dataset import GlobalDataset
 from tfscale.training.inputs import local_replicas, worker_rank
 from tfscale.training.link import describe_link
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
-from tfscale.training.optimizers import traffic_of
 from tfscale.training.rederived import rederive_optimizer, rederive_schedule
+from tfscale.training.sending import choose_sending
 from tfscale.training.steps_per_call import check_steps_per_execution
 from tfscale.training.strategy import adopt_strategy, make_strategy
 
@@ -61,6 +60,10 @@ class DataParallel:
         compression: How gradients travel. `"none"`: as they are (exact). `"bf16"` and `"fp16"`: in half of the bytes
             (rounding). `PowerSGD(rank)`: as thin matrices (approximate). `ErrorFeedback(inner)`: what a compression
             leaves out goes into the next step. Or a `Compression` of one's own. Losses, counts and metrics stay exact.
+        double_buffering: Whether gradients travel during the next step, which hides the link behind its computation
+            (approximate: each update is made with the gradients of the step before; the same on any number of replicas
+            from two on). An epoch's first step makes no update, its end makes up for it. `train_on_batch` stays exact.
+            See `training/double_buffer.py` for what it costs in accuracy.
         communication: As `make_strategy`.
         bytes_per_pack: As `make_strategy`.
         devices: As `make_strategy`.
@@ -81,7 +84,7 @@ class DataParallel:
             than the number of replicas, or `micro_batch` is larger than a replica's part of it.
         ScalingError: When the rule or the warm-up is none of the above.
         DeviceError: For unknown devices, or a strategy that is not mirrored.
-        CommunicationError: For an unknown compression, or a bad `bytes_per_pack`.
+        CommunicationError: For an unknown compression, or a bad `bytes_per_pack` or `double_buffering`.
         ClusterError: When the environment describes a cluster by halves, or the workers do not meet or agree; see
             `make_strategy`.
 
@@ -121,6 +124,7 @@ class DataParallel:
         warmup_epochs: Any = "auto",
         batch_norm: str = "auto",
         compression: Any = "none",
+        double_buffering: bool = False,
         communication: str = "auto",
         bytes_per_pack: int | None = None,
         devices: str | int | Sequence[str] = "auto",
@@ -132,14 +136,13 @@ class DataParallel:
         check_steps_per_execution(steps_per_execution)
         _check_batches(per_replica_batch, global_batch)
         choose_batch_norm(batch_norm, per_replica_batch=1, reference_batch=1)
-        self._compression = choose_compression(compression)
+        self._sending = choose_sending(compression, double_buffering)
         batches = {
             "per_replica_batch": per_replica_batch,
             "global_batch": global_batch,
             "reference_batch": reference_batch,
         }
-        named = self._compression.name if self._compression else "none"
-        given = {**batches, "batch_norm": batch_norm, "compression": named, "seed": seed}
+        given = {**batches, "batch_norm": batch_norm, **self._sending.names(), "seed": seed}
         self._strategy = _strategy_of(
             strategy, agree_on=given, devices=devices, communication=communication, bytes_per_pack=bytes_per_pack
         )
@@ -217,7 +220,8 @@ class DataParallel:
             batch_ratio=self.batch_ratio,
             micro_batch=self._micro_batch,
             steps_per_execution=self._steps_per_execution,
-            compression=self._compression or "none",
+            compression=self._sending.compression or "none",
+            double_buffering=self._sending.double_buffering,
         )
         self._models.add(prepared)
         return prepared
@@ -345,17 +349,9 @@ class DataParallel:
         growth = describe_growth(self._growth, [*self._knobs.values(), *itertools.chain(*models)])
         share = largest_share(self.global_batch, self.num_replicas)
         micro = [describe_micro_batch(model, self._micro_batch, share) for model in self._models]
-        return "\n".join([growth, *filter(None, [*micro, describe_link(self._strategy)]), *self._traffic()])
-
-    def _traffic(self) -> list[str]:
-        """What the compressed gradients of each model take, once a step was traced."""
         optimizers = [model.optimizer for model in self._models if model.compiled and model.optimizer is not None]
-        found = [traffic for traffic in map(traffic_of, optimizers) if traffic is not None]
-        names = f"{self._compression.name}, {self._compression.exactness}" if self._compression else ""
-        return [
-            f"Gradients: {each.gradient_bytes / 1e6:.3f} MB a step, sent as {each.sent_bytes / 1e6:.3f} MB ({names})."
-            for each in found
-        ]
+        others = [*micro, describe_link(self._strategy), *self._sending.describe(optimizers, self.num_replicas)]
+        return "\n".join([growth, *filter(None, others)])
 
     def _list(self, knobs: Iterable[ScaledKnob], prefix: str = "") -> None:
         for knob in knobs:

@@ -19,9 +19,9 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
     """Defines one absl flag for each argument of `DataParallel`.
 
     `--per_replica_batch`, `--global_batch`, `--reference_batch`, `--examples_per_epoch`, `--scaling_rule`,
-    `--warmup_epochs`, `--batch_norm`, `--compression`, `--communication`, `--bytes_per_pack`, `--devices`,
-    `--micro_batch`, `--steps_per_execution`, `--seed`; and `--simulate_replicas` for N logical CPUs. A strategy, or a
-    compression, of one's own is no flag: give it to `data_parallel`. Loads no TensorFlow.
+    `--warmup_epochs`, `--batch_norm`, `--compression`, `--double_buffering`, `--communication`, `--bytes_per_pack`,
+    `--devices`, `--micro_batch`, `--steps_per_execution`, `--seed`; and `--simulate_replicas` for N logical CPUs. A
+    strategy, or a compression, of one's own is no flag: give it to `data_parallel`. Loads no TensorFlow.
 
     Args:
         flag_values: Where to define them.
@@ -63,7 +63,8 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
         "micro_batch": "Most examples of one pass on one replica, or 'auto'; by default all of them.",
         "devices": "'auto', a number, or names with commas between, such as GPU:0,GPU:1.",
     }
-    unknown = defaults.keys() - {*integers, *enums, *strings, *any_integers, "steps_per_execution"}
+    others = {"double_buffering", "steps_per_execution"}
+    unknown = defaults.keys() - {*integers, *enums, *strings, *any_integers, *others}
     if unknown:
         raise TypeError(f"`defaults` must be for flags that are defined here.\nReceived: {', '.join(sorted(unknown))}.")
     for name, text in integers.items():
@@ -76,6 +77,8 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
     flags.DEFINE_enum(
         "steps_per_execution", defaults.get("steps_per_execution"), ("auto",), calls, flag_values=flag_values
     )
+    old = "Gradients travel during the next step, and are one step old."
+    flags.DEFINE_boolean("double_buffering", defaults.get("double_buffering", False), old, flag_values=flag_values)
     for name, text in strings.items():
         default = defaults.get(name, {"compression": "none", "micro_batch": None}.get(name, "auto"))
         flags.DEFINE_string(name, None if default is None else str(default), text, flag_values=flag_values)
@@ -117,6 +120,7 @@ def _arguments(values: flags.FlagValues) -> dict[str, Any]:
         "reference_batch",
         "examples_per_epoch",
         "batch_norm",
+        "double_buffering",
         "communication",
         "bytes_per_pack",
         "steps_per_execution",

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import tfscale
 from tfscale import CommunicationError
-from tfscale.training.optimizers import traffic_of
+from tfscale.training.sending import traffic_of
 
 GLOBAL_BATCH, EPOCHS, RATE, FEATURES, OUTPUTS = 10, 2, 0.05, 8, 6
 # Two full batches of 10, which 3 replicas share unevenly, and a last one of 4.

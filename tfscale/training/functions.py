@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.training.all_reduce import all_gather, replica_id
+from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import (
     LocalReplicas,
     ReplicaBatch,
@@ -62,9 +63,14 @@ class StepRunner:
                 return make_logs(one_step(_next_batch(iterator)))
             return make_logs(self._several_steps(one_step, iterator, count))
 
+        def lone_step(own: ReplicaBatch) -> Any:
+            # Here, because each replica is traced by a thread of its own.
+            with at_once():
+                return replica_step(own)
+
         @tf.autograph.experimental.do_not_convert
         def on_batch(batch: Any) -> Logs:
-            return make_logs(one_step(batch))
+            return make_logs(self._first_replica(self._run(lone_step, batch)))
 
         if not self._model.run_eagerly:
             steps = tf.function(steps, reduce_retracing=True)

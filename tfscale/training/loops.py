@@ -16,7 +16,8 @@ from tfscale.errors import ScalingError
 from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.inputs import ReplicaBatch, local_replicas, own_parts
-from tfscale.training.optimizers import gradients_reduced, innermost, reduce_gradients_once
+from tfscale.training.optimizers import gradients_reduced, reduce_gradients_once
+from tfscale.training.updaters import innermost
 
 
 def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[ReplicaBatch], Any], batch: Any) -> Any:

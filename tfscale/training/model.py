@@ -11,19 +11,18 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from tfscale.errors import DataError, ModelError
+from tfscale.errors import CommunicationError, DataError, ModelError
 from tfscale.training import _fit_private, _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
 from tfscale.training.callbacks.stall_watch import StallWatch
-from tfscale.training.compression.choice import check_compression_devices, choose_compression
-from tfscale.training.compression.protocol import Compression
+from tfscale.training.compression.choice import check_compression_devices
 from tfscale.training.data.balance import make_probe
 from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
 from tfscale.training.data.distribution import (
@@ -38,17 +37,13 @@ from tfscale.training.failures import failing_together
 from tfscale.training.functions import StepRunner
 from tfscale.training.losses import make_losses_global
 from tfscale.training.micro_batch import MicroBatch
-from tfscale.training.optimizers import (
-    accumulates,
-    average_accumulators,
-    compress_gradients,
-    held_optimizers,
-    innermost,
-    reduce_gradients_once,
-)
+from tfscale.training.optimizers import reduce_gradients_once
 from tfscale.training.randomness import separate_random_streams
+from tfscale.training.sending import Sending, choose_sending, send_gradients
+from tfscale.training.settling import settling_callbacks
 from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.strategy import adopt_strategy
+from tfscale.training.updaters import held_optimizers, innermost
 from tfscale.training.xla import would_compile
 
 
@@ -62,6 +57,7 @@ def prepare(
     micro_batch: int | str | None = None,
     steps_per_execution: str | None = None,
     compression: Any = "none",
+    double_buffering: bool = False,
 ) -> keras.Model:
     """Makes `model` compute on N replicas what it computes on one.
 
@@ -78,6 +74,7 @@ def prepare(
         micro_batch: Most rows of a replica in one forward and backward pass; see `DataParallel`. Needs `global_batch`.
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call; see `DataParallel`.
         compression: How gradients travel; see `DataParallel`.
+        double_buffering: Whether they travel during the next step; see `DataParallel`.
 
     Returns:
         `model`.
@@ -86,7 +83,8 @@ def prepare(
         ModelError: When `model` is no Keras model, or was created outside of the strategy's scope.
         DeviceError: When the strategy is of another kind.
         BatchError: When `micro_batch` or `steps_per_execution` is none of these.
-        CommunicationError: When the compression is unknown, or not for these devices.
+        CommunicationError: When the compression is unknown, or not for these devices; when `double_buffering` is no
+            bool; in `fit`, when the optimizer cannot go with one of them.
 
     Example:
         >>> import keras, tfscale
@@ -98,12 +96,22 @@ def prepare(
     """
     adopt_strategy(strategy)
     _check_model(model, strategy)
-    chosen = choose_compression(compression)
-    check_compression_devices(chosen, strategy)
-    prepared = PreparedModel(model, strategy, global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution)
-    prepared.compress_with(chosen)
-    prepared.install()
+    sending = choose_sending(compression, double_buffering)
+    check_compression_devices(sending.compression, strategy)
+    options = Options(global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution, sending)
+    PreparedModel(model, strategy, options).install()
     return model
+
+
+class Options(NamedTuple):
+    """What `prepare` was asked for, besides the model and its strategy."""
+
+    global_batch: int | None
+    batch_norm: str
+    batch_ratio: int | Fraction
+    micro_batch: int | str | None
+    steps_per_execution: str | None
+    sending: Sending
 
 
 class PreparedModel:
@@ -112,39 +120,22 @@ class PreparedModel:
     Args:
         model: The model to act for.
         strategy: Its strategy.
-        global_batch: Rows of a full training batch, or None.
-        batch_norm: `"synchronized"` or `"local"`.
-        batch_ratio: Global batch / reference batch.
-        micro_batch: Most rows of one pass, "auto", or None.
-        steps_per_execution: "auto" or None.
+        options: As `prepare` was given them.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        strategy: tf.distribute.Strategy,
-        global_batch: int | None,
-        batch_norm: str,
-        batch_ratio: int | Fraction = 1,
-        micro_batch: int | str | None = None,
-        steps_per_execution: str | None = None,
-    ):
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, options: Options):
         self._model = model
         self._strategy = strategy
-        self._global_batch = global_batch
-        self._batch_norm = batch_norm
-        self._batch_ratio = batch_ratio
-        self._micro_batch = MicroBatch(micro_batch, global_batch, strategy, batch_norm)
-        self._calls = ChosenCalls(strategy, steps_per_execution)
-        self._compression: Compression | None = None
+        self._global_batch = options.global_batch
+        self._batch_norm = options.batch_norm
+        self._batch_ratio = options.batch_ratio
+        self._micro_batch = MicroBatch(options.micro_batch, options.global_batch, strategy, options.batch_norm)
+        self._calls = ChosenCalls(strategy, options.steps_per_execution)
+        self._sending = options.sending
         self._runner = StepRunner(model, strategy, self._calls)
         self._data_spec: Any = None
         self._input_spec: Any = None
         self._fit: RecoverableFit | None = None
-
-    def compress_with(self, compression: Compression | None) -> None:
-        """Lets gradients travel compressed; None for as they are."""
-        self._compression = compression
 
     def install(self) -> None:
         """Puts these methods on the model object."""
@@ -206,12 +197,22 @@ class PreparedModel:
     def _logs_before_restart(self) -> dict[str, Any]:
         return {} if self._fit is None else self._fit.logs()
 
-    def _with_settling(self, callbacks: Any) -> Any:
-        """The user's callbacks, after the one that makes state equal on all replicas for them to save."""
-        optimizer = self._model.optimizer if self._model.compiled else None
-        if self._strategy.num_replicas_in_sync == 1 or not (optimizer and accumulates(optimizer)):
-            return callbacks
-        return _with_callback(callbacks, _AverageAccumulators(self._strategy), first=True)
+    def _settle_first(self, arguments: inspect.BoundArguments) -> None:
+        """Puts the callbacks before those of the user that make state equal on all replicas for them to save."""
+        added = settling_callbacks(self._model, self._strategy, self._sending)
+        if added and "callbacks" not in arguments.signature.parameters:
+            if self._sending.double_buffering:
+                raise CommunicationError(
+                    "`double_buffering` makes the last update of an epoch by a callback.\n"
+                    f"Received: a {type(self._model).__name__}, whose own `fit` has no argument `callbacks`. "
+                    "Give it one, or leave `double_buffering` out."
+                )
+            return
+        for callback in reversed(added):
+            # A `CallbackList` of the user's own would not.
+            callback.set_model(self._model)
+            callbacks = arguments.arguments.get("callbacks")
+            arguments.arguments["callbacks"] = _with_callback(callbacks, callback, first=True)
 
     def _would_compile(self) -> bool:
         kinds = [device.device_type for device in tf.config.list_physical_devices()]
@@ -233,7 +234,7 @@ class PreparedModel:
         for optimizer in held_optimizers(model):
             _check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
             reduce_gradients_once(optimizer)
-            compress_gradients(optimizer, self._compression, self._strategy)
+            send_gradients(optimizer, self._sending, self._strategy)
         if model.compiled:
             _check_inside_scope(model.metrics_variables, "metric", "a metric")
             make_losses_global(model)
@@ -266,11 +267,10 @@ class PreparedModel:
             callback = start_with_epoch(given) if self._fit is None else None
             if callback is not None:
                 given["callbacks"] = _with_callback(given.get("callbacks"), callback, first=False)
+            self._settle_first(arguments)
         _use_views(given)
         if self._global_batch is None or not {"x", "batch_size"} <= set(arguments.signature.parameters):
             return method(*arguments.args, **arguments.kwargs)
-        if name == "fit":
-            given["callbacks"] = self._with_settling(given.get("callbacks"))
         if _are_arrays(given.get("x")):
             if given.get("batch_size") is None:
                 given["batch_size"] = self._global_batch
@@ -301,22 +301,6 @@ class PreparedModel:
             dataset.measure_loads(probe, is_shown=given.get("verbose", "auto") not in (0, "0"))
 
 
-class _AverageAccumulators(keras.callbacks.Callback):
-    """Makes the accumulated gradients of an unfinished update equal on all replicas, before an epoch is saved.
-
-    Once per epoch, because it sends as much as an update.
-    """
-
-    def __init__(self, strategy: tf.distribute.Strategy):
-        super().__init__()
-        self._strategy = strategy
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        del epoch, logs
-        average = functools.partial(average_accumulators, self.model.optimizer)
-        tf.function(lambda: self._strategy.run(average), autograph=False)()
-
-
 def _are_arrays(x: Any) -> bool:
     """Whether Keras will batch `x` itself, by `batch_size`."""
     if isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset):
@@ -328,7 +312,7 @@ def _are_arrays(x: Any) -> bool:
 def _with_callback(callbacks: Any, added: keras.callbacks.Callback, *, first: bool) -> Any:
     """What `fit` takes as callbacks, with one more."""
     if isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks.append(added)
+        callbacks.callbacks.insert(0 if first else len(callbacks.callbacks), added)
         return callbacks
     given = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else []
     return [added, *given] if first else [*given, added]

@@ -11,21 +11,21 @@ of the replicas' accumulators at any time, and to make the copies equal, as in a
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfscale.errors import CommunicationError
 from tfscale.training import _tf_private
 from tfscale.training.adascale import AdaScaleSGD, OwnMoments, own_moments
 from tfscale.training.all_reduce import all_reduce_sum
-from tfscale.training.compression.protocol import Compression
-from tfscale.training.compression.reducer import GradientReducer, Traffic
+from tfscale.training.double_buffer import buffer_of, take_turns, takes_turns
+from tfscale.training.sending import sum_over_replicas
 from tfscale.training.share import Share, current_share
+from tfscale.training.updaters import accumulates, innermost, updaters_of
 
 _REDUCED = threading.local()
 
@@ -52,7 +52,7 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
         optimizer: Any Keras optimizer, `LossScaleOptimizer` included. Its state and config stay as they are.
     """
     inner = innermost(optimizer)
-    for updater in _updaters(inner):
+    for updater in updaters_of(inner):
         _reduce_before_update(updater)
     for variable in (*_tf_private.scalar_variables(optimizer), *_tf_private.scalar_variables(inner)):
         _tf_private.write_locally(variable)
@@ -60,7 +60,10 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
 
     def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
         grads = [_weighted(optimizer, gradient) for gradient in grads]
-        if accumulates(optimizer) or _updaters(optimizer) == [optimizer]:
+        if takes_turns(optimizer) and not _are_reduced():
+            take_turns(optimizer, grads, trainable_variables, functools.partial(_apply_sums, apply))
+            return None
+        if accumulates(optimizer) or updaters_of(optimizer) == [optimizer]:
             return apply(grads, trainable_variables)
         # One reduction for several inner optimizers. And loss scaling looks for infinities first: it must skip a step
         # on all replicas or on none.
@@ -75,59 +78,16 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
         optimizer.check_finite = lambda grads: _all_agree(check_finite(grads))
 
 
-# How the gradients of an optimizer travel, unless as they are.
-_REDUCERS: weakref.WeakKeyDictionary[keras.optimizers.Optimizer, GradientReducer] = weakref.WeakKeyDictionary()
+def _apply_sums(apply: Callable[..., Any], sums: Sequence[Any], variables: Sequence[keras.Variable]) -> None:
+    with gradients_reduced():
+        apply(sums, variables)
 
 
-def compress_gradients(
-    optimizer: keras.optimizers.Optimizer, compression: Compression | None, strategy: tf.distribute.Strategy
-) -> None:
-    """Lets the gradients of `optimizer` travel compressed from the next trace on. Idempotent.
-
-    Args:
-        optimizer: Of a prepared model.
-        compression: None to send them as they are.
-        strategy: Under which the optimizer was made. One replica sends nothing, and compresses nothing.
-
-    Raises:
-        CommunicationError: When AdaScale would have to measure approximate gradients.
-    """
-    updater = innermost(optimizer)
-    if compression is None or strategy.num_replicas_in_sync == 1:
-        _REDUCERS.pop(updater, None)
-        return
-    if isinstance(updater, AdaScaleSGD) and compression.exactness == "approximate":
-        raise CommunicationError(
-            "AdaScale measures the noise in the gradients, and would take what a compression leaves out for noise.\n"
-            f'Received: compression {compression.name}. Use "none", "bf16" or "fp16", or another rule.'
-        )
-    existing = _REDUCERS.get(updater)
-    if existing is None or existing.compression is not compression or not existing.is_ready:
-        _REDUCERS[updater] = GradientReducer(compression, strategy, _tf_private.trained_variables(updater))
-
-
-def traffic_of(optimizer: keras.optimizers.Optimizer) -> Traffic | None:
-    """What the compressed gradients of `optimizer` took in the step traced last; None without a compression."""
-    reducer = _REDUCERS.get(innermost(optimizer))
-    return None if reducer is None else reducer.traffic
-
-
-def innermost(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
-    """The optimizer that updates the weights, inside any `LossScaleOptimizer`."""
-    while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        optimizer = optimizer.inner_optimizer
-    return optimizer
-
-
-def held_optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:
-    """The compiled optimizer of a model, and those that a user's own class holds besides."""
-    held = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
-    return list({id(optimizer): optimizer for optimizer in held}.values())
-
-
-def _updaters(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
-    """The optimizers that update weights: those inside a `MultiOptimizer` (since Keras 3.15), or the one at hand."""
-    return list(getattr(optimizer, "optimizers", ())) or [innermost(optimizer)]
+def flush_waiting(optimizer: keras.optimizers.Optimizer) -> None:
+    """Makes the update whose gradients wait for the next step, if there are any. Outside of a step, by every worker."""
+    buffer = buffer_of(optimizer)
+    if buffer is not None:
+        buffer.flush(optimizer, lambda own, sums, variables: _apply_sums(own.apply, sums, variables))
 
 
 def _reduce_before_update(updater: keras.optimizers.Optimizer) -> None:
@@ -136,11 +96,6 @@ def _reduce_before_update(updater: keras.optimizers.Optimizer) -> None:
         _tf_private.hook_averages(updater, lambda action: _on_update_step(updater, action))
     for variable in _tf_private.scalar_variables(updater):
         _tf_private.write_locally(variable)
-
-
-def accumulates(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether updates happen only on every k-th step."""
-    return bool(innermost(optimizer).gradient_accumulation_steps)
 
 
 def gradient_weight(optimizer: keras.optimizers.Optimizer, share: Share) -> Any:
@@ -176,27 +131,12 @@ def reduce_together(
     """
     updater, share = innermost(optimizer), current_share()
     if share is None or share.num_replicas == 1 or not (isinstance(updater, AdaScaleSGD) and updater.built):
-        return _sum(updater, gradients, others, scale)
-    sums, (squares, replicas, *rest) = _sum(updater, gradients, [*own_moments(gradients, share), *others], scale)
+        return sum_over_replicas(updater, gradients, others, scale)
+    sums, (squares, replicas, *rest) = sum_over_replicas(
+        updater, gradients, [*own_moments(gradients, share), *others], scale
+    )
     updater.observe(OwnMoments(squares, replicas), sums, share.global_examples, scale)
     return sums, rest
-
-
-def _sum(
-    updater: keras.optimizers.Optimizer, gradients: Sequence[Any], others: Sequence[Any], scale: Any
-) -> tuple[list[Any], list[Any]]:
-    """With a compression, all but the dense gradients stays exact."""
-    reducer, count = _REDUCERS.get(updater), len(gradients)
-    if reducer is None:
-        reduced = all_reduce_sum([*gradients, *others])
-        return reduced[:count], reduced[count:]
-    is_dense = [tf.is_tensor(gradient) and not isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
-    whole = [None if dense else gradient for gradient, dense in zip(gradients, is_dense, strict=True)]
-    dense_ones = [each for each, dense in zip(gradients, is_dense, strict=True) if dense]
-    sums_of_dense, reduced = reducer.reduce(dense_ones, [*whole, *others], scale)
-    compressed = iter(sums_of_dense)
-    sums = [next(compressed) if dense else each for each, dense in zip(reduced[:count], is_dense, strict=True)]
-    return sums, reduced[count:]
 
 
 def _reduce_unless_reduced(optimizer: keras.optimizers.Optimizer, gradients: list[Any]) -> list[Any]:

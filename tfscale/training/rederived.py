@@ -14,8 +14,8 @@ from tfscale.scaling import BatchGrowth, ScaledKnob, resolve_rule, scale_hyperpa
 from tfscale.scaling.rules import AdaScaleRule, NoRule
 from tfscale.scaling.schedule_config import ADASCALE, copy_config
 from tfscale.training.adascale import AdaScaleSGD
-from tfscale.training.optimizers import innermost
 from tfscale.training.schedules import ReplicaSchedule
+from tfscale.training.updaters import innermost
 
 # Those that were made here: their config alone would not tell.
 _REDERIVED: weakref.WeakSet[keras.optimizers.Optimizer] = weakref.WeakSet()

@@ -15,11 +15,13 @@ import tensorflow as tf
 from tfscale.training import _tf_private, checksums, metrics, optimizers
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.batch_norm import batch_norm_layers, local_statistics, moving_statistics
+from tfscale.training.double_buffer import sending_what_waits, takes_turns
 from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.losses import global_loss_attributes
 from tfscale.training.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
 from tfscale.training.progress import counting_reductions
 from tfscale.training.share import Share, agree_on_share, in_share, make_share
+from tfscale.training.updaters import accumulates, held_optimizers
 from tfscale.training.xla import run_compiled
 
 Logs = dict[str, Any]
@@ -50,7 +52,7 @@ def train_step(
     Returns:
         The metric states summed over all replicas; `metrics.metric_results` makes logs of them.
     """
-    with counting_reductions(model):
+    with counting_reductions(model), sending_what_waits([model.optimizer]):
         return _default_train_step(model, batch, batch_norm, division)
 
 
@@ -75,7 +77,7 @@ def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> 
 
     Gradients are weighted and reduced where the user's step hands them to an optimizer.
     """
-    with counting_reductions(model):
+    with counting_reductions(model), sending_what_waits(held_optimizers(model)):
         share = _share_of(batch)
         slots = checksums.sent_along(model)
         with in_share(share._replace(weights_gradients=True)), _as_on_one_replica(model, share):
@@ -145,9 +147,12 @@ def _sum_over_parts(
 
 
 def _update(model: keras.Model, gradients: list[Any], sent: SentAlong) -> list[tf.Tensor]:
-    """Keras's own update, with one reduction that carries gradients, metric states and batch statistics."""
+    """Keras's own update, with one reduction that carries gradients, metric states and batch statistics.
+
+    Where the gradients stay here, or travel in the next step, the others have a reduction of their own.
+    """
     optimizer, variables = model.optimizer, model.trainable_weights
-    if optimizers.accumulates(optimizer):
+    if accumulates(optimizer) or takes_turns(optimizer):
         optimizer.apply(gradients, variables)
         return _reduce_states(model, sent)
     states = metrics.local_metric_states(model)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfscale.scaling import BatchPlan
 from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.callbacks.replica_scaling import current_rate
-from tfscale.training.optimizers import innermost
+from tfscale.training.updaters import innermost
 
 _log = logging.getLogger(__name__)
 

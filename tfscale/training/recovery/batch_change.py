@@ -14,8 +14,9 @@ from typing import Any
 import keras
 
 from tfscale.training import _tf_private
-from tfscale.training.optimizers import held_optimizers, innermost
+from tfscale.training.double_buffer import buffer_of
 from tfscale.training.recovery.position import convert_iterations
+from tfscale.training.updaters import held_optimizers, innermost
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ def change_batch(
         counter = _tf_private.micro_step_counter(optimizer)
         old = int(keras.ops.convert_to_numpy(counter))
         new = convert_iterations(old, examples_seen, new_batch, optimizer.gradient_accumulation_steps or 1)
+        buffer = buffer_of(optimizer)
+        if buffer is not None and buffer.is_waiting():
+            # The examples of the last step were seen, and their update is still to come.
+            new -= 1
         counter.assign(new)
         if _has_plain_rate(optimizer) and factors[index] != 1:
             optimizer.learning_rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate)) * factors[index]

@@ -1,9 +1,9 @@
 """Which variables are a run's state, and what is their value on any number of replicas?
 
 What every replica holds alike (weights, slots of the optimizer, statistics, states of random generators) is copied from
-this process's first replica, without asking anybody. What each replica counts for itself (metrics) is one sum: all
-replicas add up theirs before it is saved, and replica 0 takes the whole when it is restored. So the state of N replicas
-is that of one, and another number can take it up.
+this process's first replica, without asking anybody. What each replica has for itself (metrics, gradients that wait to
+be sent) is one sum: all replicas add up theirs before it is saved, and replica 0 takes the whole when it is restored.
+So the state of N replicas is that of one, and another number can take it up.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import tensorflow as tf
 
 from tfscale.errors import RecoveryError
 from tfscale.training.all_reduce import all_reduce_sum, replica_id
+from tfscale.training.double_buffer import buffer_of
 from tfscale.training.metrics import metric_results
-from tfscale.training.optimizers import accumulates, average_accumulators, held_optimizers, innermost
+from tfscale.training.optimizers import average_accumulators, flush_waiting
+from tfscale.training.updaters import accumulates, held_optimizers, innermost
 
 
 class RunVariables:
@@ -75,6 +77,10 @@ class RunVariables:
             for variable, array in zip(self._copied, arrays, strict=False):
                 variable.assign(array)
         self._assign_counted([tf.constant(array) for array in arrays[len(self._copied) :]])
+        if self._strategy.num_replicas_in_sync == 1:
+            # What several replicas have kept for their next step, one has no next step for.
+            for optimizer in self._optimizers:
+                flush_waiting(optimizer)
 
     def logs(self, arrays: Sequence[np.ndarray]) -> dict[str, float]:
         """Returns what Keras would log of a step with these values of the metrics."""
@@ -123,6 +129,8 @@ def _optimizer_variables(optimizers: Iterable[keras.optimizers.Optimizer]) -> li
         found += [*innermost(optimizer).variables, *optimizer.variables]
         for inner in getattr(optimizer, "optimizers", ()):
             found += inner.variables
+        buffer = buffer_of(optimizer)
+        found += [] if buffer is None else buffer.variables
     return found
 
 
