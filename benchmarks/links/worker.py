@@ -98,7 +98,12 @@ def _block(option: Option, model_name: str, strategy: Any, link: _MeasuredLink) 
     if option.trains:
         rank = option.compression
         compression = tfscale.PowerSGD(rank) if isinstance(rank, int) else rank
-        dp = tfscale.DataParallel(per_replica_batch=PER_REPLICA_BATCH, strategy=strategy, compression=compression)
+        dp = tfscale.DataParallel(
+            per_replica_batch=PER_REPLICA_BATCH,
+            strategy=strategy,
+            compression=compression,
+            double_buffering=option.double_buffering,
+        )
         with dp.scope():
             model = dp.prepare(models.build(model_name, keras))
             model.compile(models.make_optimizer(keras), models.make_loss(keras), metrics=["accuracy"])

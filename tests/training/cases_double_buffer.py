@@ -98,6 +98,7 @@ def _prepared(
         global_batch=global_batch,
         compression=COMPRESSIONS.get(kind, lambda: "none")(),
         double_buffering=True,
+        batch_norm="synchronized",
         micro_batch=2 if kind == "micro-steps" else None,
         steps_per_execution="auto" if kind == "steps chosen" else None,
     )
@@ -117,6 +118,8 @@ def _layers(kind: str) -> keras.Model:
     if kind == "sparse":
         return keras.Sequential([keras.Input(()), keras.layers.Embedding(FEATURES, OUTPUTS, "zeros")])
     dense = keras.layers.Dense(OUTPUTS, use_bias=False, kernel_initializer="zeros")
+    if kind == "batch norm":
+        return keras.Sequential([keras.Input((FEATURES,)), keras.layers.BatchNormalization(momentum=0.5), dense])
     cls = OwnStep if kind == "own step" else keras.Sequential
     return cls([keras.Input((FEATURES,)), dense])
 
@@ -157,6 +160,7 @@ def train(num_replicas: int, kind: str, directory: str = "") -> dict[str, Any]:
     optimizer = model.optimizer
     return {
         "kernel": model.get_weights()[0],
+        "weights": model.get_weights(),
         "losses": seen.losses,
         "updates": seen.updates,
         "validated": history.history.get("val_loss"),

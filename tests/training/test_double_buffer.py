@@ -35,6 +35,7 @@ def results(tmp_path_factory):
         2: [
             ("recovered", 2, stopped, STOP_AFTER),
             *(("train", 2, kind) for kind in (*KINDS, *ROUNDED, "sparse", "overflow", "everything", "PowerSGD")),
+            ("train", 2, "batch norm"),
             ("train", 2, "PowerSGD, loss scale"),
             ("interrupted", 2),
             ("on_batches", 2),
@@ -42,7 +43,7 @@ def results(tmp_path_factory):
             ("refusals", 2),
         ],
         3: [
-            *(("train", 3, kind) for kind in ("plain", "several steps", "PowerSGD")),
+            *(("train", 3, kind) for kind in ("plain", "several steps", "PowerSGD", "batch norm")),
             ("recovered", 3, stopped),
             ("recovered", 3, stopped, None, GLOBAL_BATCH // 2),
         ],
@@ -90,6 +91,14 @@ def test_equals_delayed_descent(results, kind):
 @pytest.mark.parametrize("kind", ["plain", "several steps"])
 def test_does_not_depend_on_the_number_of_replicas(results, kind):
     assert_equal(result_of(results, "train", 3, kind)["kernel"], expected()["kernel"])
+
+
+def test_synchronised_statistics_are_not_delayed(results):
+    # What they exchange has to wait for the gradients that travel first; it is the same whatever their number.
+    two, three = (result_of(results, "train", count, "batch norm") for count in (2, 3))
+    for left, right in zip(two["weights"], three["weights"], strict=True):
+        assert_equal(left, right)
+    assert two["losses"] == pytest.approx(three["losses"], rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", ON_WORKERS)
