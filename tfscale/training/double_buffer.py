@@ -7,6 +7,12 @@ are one step old: with g(w) the gradient at the weights w, and v what the optimi
 `w_{t+1} = w_t - v(g(w_{t-1}))`.
 
 The first step has nothing to send, and makes no update. `flush` makes up for it where an epoch ends.
+
+What old gradients cost depends on the model and its rate. Published: ResNet-50 on CIFAR-10 came to 89.3 % in place of
+93.2 %, VGG-16 to 90.6 % in place of 92.5 % (Chen et al. 2022, "SAPipe: Staleness-Aware Pipeline for Data Parallel DNN
+Training", NeurIPS, the row PipeSGD of their repository's table). Li et al. 2018, "Pipe-SGD", arXiv:1811.03619, call one
+step of delay the best of both worlds for time to accuracy. ChainerMN's documentation of its `double_buffering`, which
+is the same algorithm without a flush, warns of "cases where accuracy is affected".
 """
 
 from __future__ import annotations
