@@ -84,7 +84,7 @@ def _show_timelines(pair: Pair, model: str) -> None:
     for label in TRACED:
         seen, _ = pair.ask({"trace": label, "steps": _TRACED_STEPS})
         overlapped_ms = seen["overlapped_us"] / 1e3 / (2 * _TRACED_STEPS)
-        print(f"{model}, {TRACED_RATE}, {label}: {overlapped_ms:.1f} ms a step of backward pass beside collectives")
+        print(f"{model}, {TRACED_RATE}, {label}: {overlapped_ms:.1f} ms a step of computing beside collectives")
         print(seen["drawn"] + "\n")
 
 

@@ -1,4 +1,4 @@
-"""When do collectives begin, and when does the backward pass end? Read from TensorFlow's profiler."""
+"""What computes while collectives are under way? Read from TensorFlow's profiler."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# What the backward pass of the models here consists of, and what sends.
-_BACKWARD = ("MatMul", "Conv2DBackpropFilter", "Conv2DBackpropInput")
+# What the passes of the models here consist of, fused or not, and what sends.
+_HEAVY = ("MatMul", "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput")
 _COLLECTIVE = "CollectiveReduceV2"
 # Level 3 shows the cheap operations too, among them the small multiplications.
 _EVERYTHING = 3
@@ -16,7 +16,7 @@ _EVERYTHING = 3
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """One operation: a collective, or a heavy one of the backward pass."""
+    """One operation: a collective, or a heavy one of the forward or backward pass."""
 
     is_collective: bool
     start_us: float
@@ -40,15 +40,15 @@ def record(run: Callable[[], object]) -> list[Event]:
     for plane in space.planes:
         for line in plane.lines:
             for event in line.events:
-                name, _, kind = plane.event_metadata[event.metadata_id].name.rpartition(":")
-                if kind == _COLLECTIVE or ("gradient_tape" in name and kind.endswith(_BACKWARD)):
+                kind = plane.event_metadata[event.metadata_id].name.rpartition(":")[2]
+                if kind == _COLLECTIVE or kind.endswith(_HEAVY):
                     start_us = line.timestamp_ns / 1e3 + event.offset_ps / 1e6
                     events.append(Event(kind == _COLLECTIVE, start_us, start_us + event.duration_ps / 1e6))
     return sorted(events, key=lambda event: event.start_us)
 
 
 def overlapped_us(events: Sequence[Event]) -> float:
-    """For how long heavy operations of the backward pass ran while a collective was under way."""
+    """For how long heavy operations ran while a collective was under way."""
     collectives = [event for event in events if event.is_collective]
     return sum(
         max(0.0, min(heavy.end_us, each.end_us) - max(heavy.start_us, each.start_us))
@@ -59,7 +59,7 @@ def overlapped_us(events: Sequence[Event]) -> float:
 
 
 def draw(events: Sequence[Event], width: int = 100) -> str:
-    """The timeline as two lines of text: `#` where the backward pass computes, and where a collective is under way."""
+    """The timeline as two lines of text: `#` where a pass computes, and where a collective is under way."""
     start_us, end_us = events[0].start_us, max(event.end_us for event in events)
     lines = [[" "] * width, [" "] * width]
     for event in events:
@@ -68,5 +68,5 @@ def draw(events: Sequence[Event], width: int = 100) -> str:
         )
         for place in range(first, last + 1):
             lines[event.is_collective][place] = "#"
-    names = ("backward pass  ", "collectives    ")
+    names = ("computing      ", "collectives    ")
     return "\n".join(name + "".join(line).rstrip() for name, line in zip(names, lines, strict=True))

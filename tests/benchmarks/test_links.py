@@ -65,8 +65,8 @@ def test_overlap_is_what_both_have_in_common():
     events = sorted([*heavy, *collectives], key=lambda event: event.start_us)
     # 5 of the first, all of the second, nothing of the third.
     assert overlapped_us(events) == 15
-    backward, sent = draw(events, width=71).splitlines()
-    assert backward[15:].rstrip() == "#" * 11 + " " * 9 + "#" * 11 + " " * 9 + "#" * 11
+    computing, sent = draw(events, width=71).splitlines()
+    assert computing[15:].rstrip() == "#" * 11 + " " * 9 + "#" * 11 + " " * 9 + "#" * 11
     assert sent.rstrip().endswith(" " + "#" * 11)
 
 

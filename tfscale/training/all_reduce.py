@@ -5,9 +5,11 @@ The building blocks of the exact step, usable in a custom training loop as well.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -39,6 +41,25 @@ def set_communication_options(strategy: tf.distribute.Strategy, options: Any, pa
     """
     lanes = _collective_private.all_reduce_lanes(strategy, packing.in_flight) if packing.in_flight > 1 else ()
     _SETTINGS[strategy] = _Settings(options, packing, lanes)
+
+
+class _Ready(threading.local):
+    """Whether the tensors that this thread sums were there before the step began."""
+
+    now = False
+
+
+_READY = _Ready()
+
+
+@contextlib.contextmanager
+def all_are_ready() -> Iterator[None]:
+    """Says that what is summed meanwhile waits for nothing: it may travel in large packs."""
+    outer, _READY.now = _READY.now, True
+    try:
+        yield
+    finally:
+        _READY.now = outer
 
 
 def replica_id() -> int:
@@ -88,7 +109,8 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
     if progress is not None:
         progress.arrive(results)
     for indices in _by_dtype(tensors).values():
-        bytes_per_pack = settings.packing.pack_size(sum(size_bytes(tensors[index]) for index in indices))
+        total_bytes = sum(size_bytes(tensors[index]) for index in indices)
+        bytes_per_pack = settings.packing.pack_size(total_bytes, are_ready=_READY.now)
         if bytes_per_pack:
             indices = [indices[position] for position in finishing_order([tensors[index] for index in indices])]
         pieces = [cut(tensors[index], bytes_per_pack) for index in indices]

@@ -30,7 +30,7 @@ import tensorflow as tf
 
 from tfscale.errors import CommunicationError
 from tfscale.training import _tf_private
-from tfscale.training.all_reduce import widened
+from tfscale.training.all_reduce import all_are_ready, widened
 from tfscale.training.updaters import innermost
 
 _log = logging.getLogger(__name__)
@@ -203,7 +203,8 @@ class DoubleBuffer:
 
     def _sums(self, scale: Any) -> list[tf.Tensor]:
         # All of them travel: which have no gradient is known when the backward pass is traced, after this.
-        totals = self._reduce([_times(value, scale) for value in self._values()], scale)
+        with all_are_ready():
+            totals = self._reduce([_times(value, scale) for value in self._values()], scale)
         return [_over(total, scale) for total in totals]
 
     def _flush_replica(self, optimizer: Any, mask: tuple[int, ...], update: Callable[..., None]) -> None:

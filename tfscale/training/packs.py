@@ -34,6 +34,8 @@ class Packing(NamedTuple):
         [1, 1, 4, 8, 8]
         >>> Packing(bytes_per_pack=100).pack_size(2**20)
         100
+        >>> Packing().pack_size(2**20, are_ready=True) // 2**20
+        8
     """
 
     bytes_per_pack: int | None = None
@@ -43,11 +45,15 @@ class Packing(NamedTuple):
     in_flight: int = 1
     """Packs that are under way at a time."""
 
-    def pack_size(self, total_bytes: int) -> int:
-        """About how many of `total_bytes` travel together: what was chosen, or an eighth within limits."""
+    def pack_size(self, total_bytes: int, *, are_ready: bool = False) -> int:
+        """About how many of `total_bytes` travel together: what was chosen, or an eighth within limits.
+
+        Where all are ready nothing can travel early, and the packs are as large as is good.
+        """
         if self.bytes_per_pack is not None:
             return self.bytes_per_pack
-        return min(max(total_bytes // _NUM_PACKS, self.least_bytes), max(self.least_bytes, _MOST_BYTES))
+        most_bytes = max(self.least_bytes, _MOST_BYTES)
+        return most_bytes if are_ready else min(max(total_bytes // _NUM_PACKS, self.least_bytes), most_bytes)
 
 
 def choose_packing(requested: Any, *, device_type: str, num_workers: int) -> Packing:
