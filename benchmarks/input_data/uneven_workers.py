@@ -1,7 +1,8 @@
 """Two workers of which one shares its core with another program: steps per second by equal shares and by measured ones.
 
 python -m benchmarks.input_data.uneven_workers ROUNDS, with TF_CONFIG. Every worker runs on one core of its own, so that
-there have to be two; on that of worker 1 a loop runs that does nothing.
+there have to be two; on that of worker 1 two loops run that do nothing: TensorFlow has several threads, which get more of
+a core than one loop leaves.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ import subprocess
 import sys
 import time
 
-STEPS, BATCH, SIDE = 20, 64, 32
+STEPS, BATCH, SIDE, LOOPS = 20, 128, 32, 2
 
 
 def main(num_rounds: int) -> None:
     """Prints one JSON object."""
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     core = sorted(os.sched_getaffinity(0))[rank]
-    # Before TensorFlow is loaded, which has as many threads as cores; the loop inherits it.
+    # Before TensorFlow is loaded, which has as many threads as cores; the loops inherit it.
     os.sched_setaffinity(0, {core})
-    loop = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if rank == 1 else None
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(LOOPS if rank == 1 else 0)]
     try:
         print(json.dumps({"rank": rank, **_train(num_rounds)}), flush=True)
     finally:
-        if loop is not None:
+        for loop in loops:
             loop.kill()
             loop.wait()
 

@@ -34,8 +34,8 @@ class Packing(NamedTuple):
         [1, 1, 4, 8, 8]
         >>> Packing(bytes_per_pack=100).pack_size(2**20)
         100
-        >>> Packing().pack_size(2**20, are_ready=True) // 2**20
-        8
+        >>> [Packing(in_flight=count).pack_size(2**23, are_ready=True) // 2**20 for count in (1, 2)]
+        [8, 4]
     """
 
     bytes_per_pack: int | None = None
@@ -48,12 +48,13 @@ class Packing(NamedTuple):
     def pack_size(self, total_bytes: int, *, are_ready: bool = False) -> int:
         """About how many of `total_bytes` travel together: what was chosen, or an eighth within limits.
 
-        Where all are ready nothing can travel early, and the packs are as large as is good.
+        Where all are ready nothing can travel early: there are no more packs than travel at a time, or than is good.
         """
         if self.bytes_per_pack is not None:
             return self.bytes_per_pack
         most_bytes = max(self.least_bytes, _MOST_BYTES)
-        return most_bytes if are_ready else min(max(total_bytes // _NUM_PACKS, self.least_bytes), most_bytes)
+        num_packs = self.in_flight if are_ready else _NUM_PACKS
+        return min(max(-(-total_bytes // num_packs), self.least_bytes), most_bytes)
 
 
 def choose_packing(requested: Any, *, device_type: str, num_workers: int) -> Packing:
