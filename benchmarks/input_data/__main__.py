@@ -116,7 +116,8 @@ def _show_uneven(num_rounds: int) -> bool:
     ratio = statistics.median(chief["ratios"])
     holds = ratio >= AT_LEAST_BY_LOAD
     print(
-        'Two workers, a core each, that of worker 1 shared with two busy loops; worker_load="auto" against equal shares.'
+        "Two workers, a core each, that of worker 1 shared with two busy loops; "
+        'worker_load="auto" against equal shares.'
     )
     print(f"  shares measured {chief['shares']}")
     for name, steps_per_s in chief["steps_per_s"].items():

@@ -1,8 +1,8 @@
 """Two workers of which one shares its core with another program: steps per second by equal shares and by measured ones.
 
 python -m benchmarks.input_data.uneven_workers ROUNDS, with TF_CONFIG. Every worker runs on one core of its own, so that
-there have to be two; on that of worker 1 two loops run that do nothing: TensorFlow has several threads, which get more of
-a core than one loop leaves.
+there have to be two; on that of worker 1 two loops run that do nothing: TensorFlow has several threads, which take more
+of a core than one loop leaves.
 """
 
 from __future__ import annotations
