@@ -29,13 +29,14 @@ def _sources(directory: str) -> dict[str, Any]:
     }
 
 
-def run(num_replicas: int, directory: str, variants: Mapping[str, Any]) -> dict[str, Any]:
-    """Every kind of source and order: what a model becomes, and which examples `map_fn` was called on here.
+def run(num_replicas: int, directory: str, variants: Mapping[str, Any], ways: Mapping[str, Any]) -> dict[str, Any]:
+    """Kinds of sources and orders: what a model becomes, and which examples `map_fn` was called on here.
 
     Args:
         num_replicas: Logical CPUs; 0 where TF_CONFIG says who there is.
         directory: Of this process, for files.
         variants: Name to `worker_load`, or to "as on GPUs" for the way in which GPUs get their batches.
+        ways: Name of a variant to the names of its sources and orders.
     """
     if num_replicas > 1:
         tfscale.simulate_replicas(num_replicas)
@@ -49,15 +50,12 @@ def run(num_replicas: int, directory: str, variants: Mapping[str, Any]) -> dict[
         is_on_gpus = given == "as on GPUs"
         # The test of the devices is all that differs.
         dataset.on_gpus = lambda strategy, answer=is_on_gpus: answer
-        for name, source in sources.items():
-            for shuffle in (False, True):
-                # What GPUs get is the same for all sources.
-                if is_on_gpus and not (shuffle and name in ("arrays", "stream")):
-                    continue
-                for variable, value in zip(_variables(model), initial, strict=True):
-                    variable.assign(value)
-                label = f"{name}, {'shuffled' if shuffle else 'in order'}"
-                found[f"{variant}: {label}"] = _observe(dp, model, source, shuffle, None if is_on_gpus else given)
+        for name in ways[variant]:
+            source, _, order = name.partition(", ")
+            for variable, value in zip(_variables(model), initial, strict=True):
+                variable.assign(value)
+            load = None if is_on_gpus else given
+            found[f"{variant}: {name}"] = _observe(dp, model, sources[source], order == "shuffled", load)
     return found
 
 
