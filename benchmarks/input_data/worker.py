@@ -1,4 +1,4 @@
-"""One worker of a job reads its share of a few epochs, and says what one took, by the median.
+"""One worker of a job reads its share of a few epochs, and says what one took, at least.
 
 python -m benchmarks.input_data.worker EPOCHS, with TF_CONFIG for several workers. Every worker has one core, as on
 machines of their own: threads that move between two cores take more time there, the more of them there are.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 import time
 from typing import Any
@@ -62,8 +61,9 @@ def _time(dp: Any, files: np.ndarray, labels: np.ndarray, num_epochs: int) -> fl
         if rank == dp.rank:
             taken_s += [_epoch_s(distributed) for _ in range(num_epochs)]
         least_of_workers(dp.strategy, rank)
-    # The first epoch makes the graph and lets the autotuner find its way.
-    return statistics.median(taken_s[1:])
+    # The first epoch makes the graph and lets the autotuner find its way. The least, because whatever else runs on the
+    # machine takes cache and cores, and can only add.
+    return min(taken_s[1:])
 
 
 def _epoch_s(distributed: Any) -> float:
