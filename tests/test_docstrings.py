@@ -1,4 +1,4 @@
-"""Every docstring example runs, as a reader would type it in: those that need more than one device in a process of their own."""
+"""Every docstring example runs, as a reader would type it in; who needs several devices has a process of its own."""
 
 import ast
 import doctest

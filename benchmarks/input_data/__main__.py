@@ -51,7 +51,7 @@ def _beside_by_hand(num_rounds: int) -> tuple[list[float], dict[str, tuple[float
     import tfscale
     from benchmarks.input_data import pictures
 
-    # To begin an epoch takes 0.08 s here and 0.03 s by hand, which is not to count for more than in an epoch of minutes.
+    # To begin an epoch takes 0.08 s here and 0.03 s by hand: not to count for more than in an epoch of minutes.
     files, labels = pictures.encode(times=16)
     dp = tfscale.DataParallel(global_batch=pictures.BATCH, devices=1, seed=1)
     contenders: dict[str, Iterable[Any]] = {
