@@ -5,6 +5,7 @@ Two kills and a SIGTERM in one job here; `make bench-recovery` has twenty kills,
 
 import concurrent.futures
 import os
+import re
 import subprocess
 import sys
 
@@ -58,7 +59,8 @@ def test_kills_are_survived_and_sigterm_ends_with_143(jobs):
     status, out = jobs["stopped"]
     assert out.count("with signal SIGKILL") == 2, out
     assert status == 143, out
-    assert "SIGTERM: saved in epoch 3" in out
+    # In epoch 3, or where the workers have agreed on it a little later, at the beginning of the next.
+    assert re.search("SIGTERM: saved in epoch [34] after", out), out
 
 
 def test_one_worker_goes_on_with_what_two_have_left(jobs):
