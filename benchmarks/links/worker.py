@@ -60,17 +60,16 @@ class _MeasuredLink:
         self._strategy = strategy
         self.packing: Any = None
 
-    def measure(self) -> str:
+    def measure(self) -> str | None:
         """Measures as `make_strategy` does, and says what was found."""
         import tensorflow as tf
 
-        from tfscale.training.link import describe, measure_link
+        from tfscale.training.link import describe_link, measure_link
         from tfscale.training.packs import Packing
 
         options = {"ring": tf.distribute.experimental.CommunicationOptions()}
-        found = measure_link(self._strategy, options, Packing(), device_type="CPU")
-        self.packing = found.packing
-        return describe(found, num_replicas=2)
+        self.packing = measure_link(self._strategy, options, Packing(), device_type="CPU").packing
+        return describe_link(self._strategy)
 
 
 def _blocks(model_name: str) -> tuple[_MeasuredLink, dict[str, Callable[[int], float]]]:

@@ -11,13 +11,20 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.training.linear_regression import (
+    EPOCHS,
+    FEATURES,
+    GLOBAL_BATCH,
+    OUTPUTS,
+    RATE,
+    ROWS,
+    TARGETS,
+    PowerSgdByHand,
+    gradients_of_replicas,
+)
 from tfscale import CommunicationError
 from tfscale.training.sending import traffic_of
 
-GLOBAL_BATCH, EPOCHS, RATE, FEATURES, OUTPUTS = 10, 2, 0.05, 8, 6
-# Two full batches of 10, which 3 replicas share unevenly, and a last one of 4.
-ROWS = np.random.default_rng(0).normal(size=(24, FEATURES)).astype("float32")
-TARGETS = (ROWS @ np.random.default_rng(1).normal(size=(FEATURES, OUTPUTS))).astype("float32")
 COMPRESSIONS = {
     "none": lambda: "none",
     "bf16": lambda: "bf16",
@@ -83,23 +90,14 @@ class Logs(keras.callbacks.Callback):
         self.seen.append({name: float(value) for name, value in (logs or {}).items()})
 
 
-def expected_kernel(num_replicas: int, rank: int | None, first_q: np.ndarray | None = None) -> np.ndarray:
-    """Gradient descent on the same batches in float64, with PowerSGD as the paper has it when there is a rank."""
-    kernel, errors = np.zeros((FEATURES, OUTPUTS)), np.zeros((num_replicas, FEATURES, OUTPUTS))
-    q = None if first_q is None else first_q.astype("float64")
+def expected_kernel(num_replicas: int = 1, first_q: np.ndarray | None = None) -> np.ndarray:
+    """Gradient descent on the same batches in float64; with PowerSGD as in the paper when told its first Q."""
+    kernel = np.zeros((FEATURES, OUTPUTS))
+    by_hand = None if first_q is None else PowerSgdByHand(num_replicas, first_q)
     for _, first in itertools.product(range(EPOCHS), range(0, len(ROWS), GLOBAL_BATCH)):
         x, y = (rows[first : first + GLOBAL_BATCH].astype("float64") for rows in (ROWS, TARGETS))
-        bounds = [len(x) * i // num_replicas for i in range(num_replicas + 1)]
-        parts = [2 / OUTPUTS * x[a:b].T @ (x[a:b] @ kernel - y[a:b]) / len(x) for a, b in itertools.pairwise(bounds)]
-        if rank is None:
-            kernel -= RATE * sum(parts)
-            continue
-        wanted = [part + error for part, error in zip(parts, errors, strict=True)]
-        p, _ = np.linalg.qr(sum(each @ q for each in wanted))
-        own = [each.T @ p for each in wanted]
-        q = sum(own)
-        errors = [each - p @ each_q.T for each, each_q in zip(wanted, own, strict=True)]
-        kernel -= RATE * p @ q.T
+        parts = gradients_of_replicas(x, y, kernel, num_replicas)
+        kernel -= RATE * (sum(parts) if by_hand is None else by_hand.sum(parts))
     return kernel
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import warnings
 from collections.abc import Callable
@@ -14,12 +13,20 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.training.linear_regression import (
+    EPOCHS,
+    FEATURES,
+    GLOBAL_BATCH,
+    OUTPUTS,
+    RATE,
+    ROWS,
+    TARGETS,
+    PowerSgdByHand,
+    gradients_of_replicas,
+)
 from tfscale.training.sending import traffic_of
 
-GLOBAL_BATCH, EPOCHS, RATE, MOMENTUM, FEATURES, OUTPUTS = 10, 2, 0.05, 0.9, 8, 6
-# Two full batches of 10, which 3 replicas share unevenly, and a last one of 4.
-ROWS = np.random.default_rng(0).normal(size=(24, FEATURES)).astype("float32")
-TARGETS = (ROWS @ np.random.default_rng(1).normal(size=(FEATURES, OUTPUTS))).astype("float32")
+MOMENTUM = 0.9
 # Each row takes one row of the kernel: what an embedding does.
 PLACES = np.random.default_rng(2).integers(0, FEATURES, size=24)
 # Too large for its gradient to be multiplied by a loss scale.
@@ -364,8 +371,7 @@ class _Run:
         self.kernel = np.zeros((FEATURES, OUTPUTS))
         self.average: np.ndarray = self.kernel
         self._velocity = np.zeros_like(self.kernel)
-        self._errors = np.zeros((replicas, FEATURES, OUTPUTS))
-        self._q = None if first_q is None else first_q.astype("float64")
+        self._power_sgd = None if first_q is None else PowerSgdByHand(replicas, first_q)
         self._updates = 0
 
     def loss(self, rows: slice) -> float:
@@ -376,17 +382,14 @@ class _Run:
         x, y = (values[first : first + GLOBAL_BATCH] for values in (self._rows, self._targets))
         if self._kind == "overflow" and first == OVERFLOWING_STEP * GLOBAL_BATCH:
             return None
-        bounds = [len(x) * i // self._replicas for i in range(self._replicas + 1)]
-        return [
-            2 / OUTPUTS * x[a:b].T @ (x[a:b] @ self.kernel - y[a:b]) / len(x) for a, b in itertools.pairwise(bounds)
-        ]
+        return gradients_of_replicas(x, y, self.kernel, self._replicas)
 
     def update(self, parts: list[np.ndarray] | None) -> None:
         if parts is None:
             return
         gradient, rate = sum(parts, np.zeros_like(self.kernel)), RATE
-        if self._kind == "PowerSGD":
-            gradient = self._of_rank_one(parts)
+        if self._power_sgd is not None:
+            gradient = self._power_sgd.sum(parts)
         if self._kind == "everything":
             rate = RATE * RATE_DECAY**self._updates
             gradient = gradient * min(1.0, CLIPNORM / np.linalg.norm(gradient))
@@ -395,11 +398,3 @@ class _Run:
         self.kernel = self.kernel + self._velocity
         self.average = self.kernel if self._updates == 0 else AVERAGE * self.average + (1 - AVERAGE) * self.kernel
         self._updates += 1
-
-    def _of_rank_one(self, parts: list[np.ndarray]) -> np.ndarray:
-        wanted = [part + error for part, error in zip(parts, self._errors, strict=True)]
-        p, _ = np.linalg.qr(sum(each @ self._q for each in wanted))
-        own = [each.T @ p for each in wanted]
-        self._q = sum(own)
-        self._errors = np.array([each - p @ own_q.T for each, own_q in zip(wanted, own, strict=True)])
-        return p @ self._q.T

@@ -6,15 +6,8 @@ import pytest
 import tensorflow as tf
 
 from tests.processes import run_workers
-from tests.training.cases_double_buffer import (
-    EPOCHS,
-    FEATURES,
-    GLOBAL_BATCH,
-    OUTPUTS,
-    ROWS,
-    STOP_AFTER,
-    expected,
-)
+from tests.training.cases_double_buffer import STOP_AFTER, expected
+from tests.training.linear_regression import EPOCHS, FEATURES, GLOBAL_BATCH, OUTPUTS, ROWS
 from tests.training.together import Failure, run_together
 from tfscale import CommunicationError, DataParallel, PowerSGD
 

@@ -30,7 +30,7 @@ def test_auto_decides_as_on_one_device(support, devices, expected):
 
 def test_collectives_are_refused_only_while_compiling():
     refuse_collectives_inside_xla()
-    with xla._compiling(), pytest.raises(CollectiveInsideXlaError):
+    with xla._COMPILING.raised(), pytest.raises(CollectiveInsideXlaError):
         refuse_collectives_inside_xla()
     refuse_collectives_inside_xla()
 

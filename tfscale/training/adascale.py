@@ -6,9 +6,7 @@ batch r times larger is worth r steps of the reference run; where it does not, o
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -16,8 +14,10 @@ import tensorflow as tf
 
 from tfscale.errors import ScalingError
 from tfscale.training.share import Share
+from tfscale.training.thread_flag import ThreadFlag
 
-_UPDATING = threading.local()
+# Whether this thread takes a step.
+_UPDATING = ThreadFlag()
 
 
 @keras.saving.register_keras_serializable("tfscale")
@@ -101,7 +101,7 @@ class AdaScaleSGD(keras.optimizers.SGD):
         if not self.built:
             return super().learning_rate
         rate = super().learning_rate if self._schedule is None else self._schedule(self.position)
-        if not getattr(_UPDATING, "now", False):
+        if not _UPDATING.is_raised:
             return rate
         rate = tf.convert_to_tensor(rate)
         return rate * tf.cast(self.gain.value, rate.dtype)
@@ -113,7 +113,7 @@ class AdaScaleSGD(keras.optimizers.SGD):
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
         """As `keras.optimizers.SGD`, with the gain in the rate; moves `position` on."""
-        with _updating():
+        with _UPDATING.raised():
             super().apply(grads, trainable_variables)
         self.position.assign_add(tf.cast(self.gain.value, "float64"))
 
@@ -202,13 +202,3 @@ def _squares(gradient: Any) -> tf.Tensor:
 def _schedule_or_none(learning_rate: Any) -> Any:
     is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
     return learning_rate if is_schedule else None
-
-
-@contextlib.contextmanager
-def _updating() -> Iterator[None]:
-    """In this thread a step is taken."""
-    _UPDATING.now = True
-    try:
-        yield
-    finally:
-        _UPDATING.now = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -17,11 +18,24 @@ def gather_from_workers(strategy: tf.distribute.Strategy, own: tf.Tensor) -> lis
         strategy: Of the job.
         own: This worker's: a number, or numbers `[count]`, of the same dtype and shape on all workers.
     """
-    rows = own[tf.newaxis]
-    gather = tf.function(lambda: strategy.run(lambda: all_gather(rows)), autograph=False)
-    everyone = strategy.experimental_local_results(gather())[0].numpy().tolist()
-    # Each replica of a worker sends the same.
-    return everyone[:: local_replicas(strategy).here]
+    return gathering_from_workers(strategy, tf.TensorSpec(own.shape, own.dtype))(own)
+
+
+def gathering_from_workers(strategy: tf.distribute.Strategy, spec: tf.TensorSpec) -> Callable[[tf.Tensor], list[Any]]:
+    """`gather_from_workers` for values of one kind, traced once however often it is called."""
+    gather = tf.function(
+        # A copy on the device of the replica: what comes from outside has none.
+        lambda own: strategy.run(lambda: all_gather(tf.identity(own)[tf.newaxis])),
+        input_signature=[spec],
+        autograph=False,
+    )
+
+    def gathered(own: tf.Tensor) -> list[Any]:
+        everyone = strategy.experimental_local_results(gather(own))[0].numpy().tolist()
+        # Each replica of a worker sends the same.
+        return everyone[:: local_replicas(strategy).here]
+
+    return gathered
 
 
 def least_of_workers(strategy: tf.distribute.Strategy, number: int) -> int:

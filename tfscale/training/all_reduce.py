@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -17,6 +16,7 @@ import tensorflow as tf
 from tfscale.training import _collective_private
 from tfscale.training.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.training.progress import current_progress
+from tfscale.training.thread_flag import ThreadFlag
 from tfscale.training.xla import refuse_collectives_inside_xla
 
 
@@ -43,23 +43,12 @@ def set_communication_options(strategy: tf.distribute.Strategy, options: Any, pa
     _SETTINGS[strategy] = _Settings(options, packing, lanes)
 
 
-class _Ready(threading.local):
-    """Whether the tensors that this thread sums were there before the step began."""
-
-    now = False
+_READY = ThreadFlag()
 
 
-_READY = _Ready()
-
-
-@contextlib.contextmanager
-def all_are_ready() -> Iterator[None]:
-    """Says that what is summed meanwhile waits for nothing: it may travel in large packs."""
-    outer, _READY.now = _READY.now, True
-    try:
-        yield
-    finally:
-        _READY.now = outer
+def all_are_ready() -> contextlib.AbstractContextManager[None]:
+    """Says that what this thread sums meanwhile waits for nothing: it may travel in large packs."""
+    return _READY.raised()
 
 
 def replica_id() -> int:
@@ -110,7 +99,7 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
         progress.arrive(results)
     for indices in _by_dtype(tensors).values():
         total_bytes = sum(size_bytes(tensors[index]) for index in indices)
-        bytes_per_pack = settings.packing.pack_size(total_bytes, are_ready=_READY.now)
+        bytes_per_pack = settings.packing.pack_size(total_bytes, are_ready=_READY.is_raised)
         if bytes_per_pack:
             indices = [indices[position] for position in finishing_order([tensors[index] for index in indices])]
         pieces = [cut(tensors[index], bytes_per_pack) for index in indices]

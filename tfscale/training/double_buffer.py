@@ -31,6 +31,8 @@ import tensorflow as tf
 from tfscale.errors import CommunicationError
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_are_ready, widened
+from tfscale.training.loss_scale import scaled, unscaled
+from tfscale.training.thread_flag import ThreadFlag
 from tfscale.training.updaters import innermost
 
 _log = logging.getLogger(__name__)
@@ -152,11 +154,11 @@ class DoubleBuffer:
         """
         places = [self._place_of(variable) for variable in variables]
         old = [
-            None if gradient is None else tf.cast(_times(sent.sums[place], scale), gradient.dtype)
+            None if gradient is None else tf.cast(scaled(sent.sums[place], scale), gradient.dtype)
             for gradient, place in zip(gradients, places, strict=True)
         ]
         kept = {
-            place: _over(widened(_dense(gradient, self._waiting[place].shape)), scale)
+            place: unscaled(widened(_dense(gradient, self._waiting[place].shape)), scale)
             for gradient, place in zip(gradients, places, strict=True)
             if gradient is not None
         }
@@ -204,13 +206,13 @@ class DoubleBuffer:
     def _sums(self, scale: Any) -> list[tf.Tensor]:
         # All of them travel: which have no gradient is known when the backward pass is traced, after this.
         with all_are_ready():
-            totals = self._reduce([_times(value, scale) for value in self._values()], scale)
-        return [_over(total, scale) for total in totals]
+            totals = self._reduce([scaled(value, scale) for value in self._values()], scale)
+        return [unscaled(total, scale) for total in totals]
 
     def _flush_replica(self, optimizer: Any, mask: tuple[int, ...], update: Callable[..., None]) -> None:
         scale = optimizer.scale_loss(1.0)
         totals = zip(self._sums(scale), self.trained or (), mask, strict=True)
-        gradients = [tf.cast(_times(total, scale), each.dtype) if waits else None for total, each, waits in totals]
+        gradients = [tf.cast(scaled(total, scale), each.dtype) if waits else None for total, each, waits in totals]
         update(optimizer, gradients, self.trained)
         self._mask.assign([0] * len(mask))
 
@@ -241,20 +243,15 @@ class _Step(threading.local):
     """What this thread has sent in the step that it traces or runs."""
 
     sent: dict[int, Sent | None] | None = None
-    at_once = False
 
 
 _STEP = _Step()
+_AT_ONCE = ThreadFlag()
 
 
-@contextlib.contextmanager
-def at_once() -> Iterator[None]:
+def at_once() -> contextlib.AbstractContextManager[None]:
     """Steps that this thread traces or runs meanwhile know no next step, and are exact."""
-    outer, _STEP.at_once = _STEP.at_once, True
-    try:
-        yield
-    finally:
-        _STEP.at_once = outer
+    return _AT_ONCE.raised()
 
 
 @contextlib.contextmanager
@@ -265,7 +262,7 @@ def sending_what_waits(optimizers: Iterable[keras.optimizers.Optimizer]) -> Iter
     itself have to come after.
     """
     sent: dict[int, Sent | None] = {}
-    for optimizer in () if _STEP.at_once else optimizers:
+    for optimizer in () if _AT_ONCE.is_raised else optimizers:
         buffer = buffer_of(optimizer)
         if buffer is not None and buffer.overlaps and id(innermost(optimizer)) not in sent:
             sent[id(innermost(optimizer))] = buffer.send(optimizer.scale_loss(1.0)) if buffer.is_ready else None
@@ -328,14 +325,6 @@ def _dense(gradient: Any, shape: Sequence[int]) -> tf.Tensor:
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, shape[0])
-
-
-def _times(value: tf.Tensor, scale: Any) -> tf.Tensor:
-    return value if isinstance(scale, float) and scale == 1.0 else value * tf.cast(scale, value.dtype)
-
-
-def _over(value: tf.Tensor, scale: Any) -> tf.Tensor:
-    return value if isinstance(scale, float) and scale == 1.0 else value / tf.cast(scale, value.dtype)
 
 
 def _not_built(name: str) -> CommunicationError:

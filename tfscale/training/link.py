@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfscale.training.all_reduce import all_gather, set_communication_options, sum_as_they_are
+from tfscale.training.agreement import gathering_from_workers
+from tfscale.training.all_reduce import set_communication_options, sum_as_they_are
 from tfscale.training.packs import Packing
 
 # Nothing new is begun that would go beyond.
@@ -142,10 +143,9 @@ def describe(found: Plan, num_replicas: int) -> str:
     """
     packing = found.packing
     size = "at least" if packing.bytes_per_pack is None else "about"
-    size_bytes = packing.least_bytes if packing.bytes_per_pack is None else packing.bytes_per_pack
     return (
         f"Link: {found.link.describe(num_replicas)} ({found.implementation}). "
-        f"Gradients travel in packs of {size} {size_bytes / 1e6:.3g} MB, {packing.in_flight} at a time."
+        f"Gradients travel in packs of {size} {packing.usual_bytes / 1e6:.3g} MB, {packing.in_flight} at a time."
     )
 
 
@@ -167,7 +167,7 @@ def _measure_in_flight(
     strategy: tf.distribute.Strategy, link: Link, options: Any, packing: Packing, watch: _Stopwatch
 ) -> int:
     """Tries as many packs as are under way at most, in all ways that there is time for; one by one without time."""
-    size = packing.least_bytes if packing.bytes_per_pack is None else packing.bytes_per_pack
+    size = packing.usual_bytes
     num_packs = max(_PACKS_AT_A_TIME)
     seconds: dict[int, float] = {}
     expected_s = num_packs * (link.latency_s + size / link.bytes_per_s)
@@ -205,13 +205,7 @@ class _Stopwatch:
         self._start_s = time.perf_counter()
         self._budget_s = budget_s
         self._spent_s = 0.0
-        self._gather = tf.function(
-            # A copy on the device of the replica: what comes from outside has none.
-            lambda own: strategy.run(lambda: all_gather(tf.identity(own))),
-            input_signature=[tf.TensorSpec([1, 2], tf.float64)],
-            autograph=False,
-        )
-        self._local = strategy.experimental_local_results
+        self._gather = gathering_from_workers(strategy, tf.TensorSpec([2], tf.float64))
 
     def has_time(self, seconds: float = 0.0) -> bool:
         """Whether so much is left; the same on all workers."""
@@ -233,7 +227,6 @@ class _Stopwatch:
         start_s = time.perf_counter()
         several(tf.constant(count)).numpy()
         now_s = time.perf_counter()
-        own = tf.constant([[(now_s - start_s) / count, now_s - self._start_s]], tf.float64)
-        everyone = self._local(self._gather(own))[0].numpy()
-        taken_s, self._spent_s = (float(each) for each in everyone.max(axis=0))
+        own = tf.constant([(now_s - start_s) / count, now_s - self._start_s], tf.float64)
+        taken_s, self._spent_s = map(max, zip(*self._gather(own), strict=True))
         return taken_s

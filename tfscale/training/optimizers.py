@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -25,24 +24,19 @@ from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.training.sending import sum_over_replicas
 from tfscale.training.share import Share, current_share
+from tfscale.training.thread_flag import ThreadFlag
 from tfscale.training.updaters import accumulates, innermost, updaters_of
 
-_REDUCED = threading.local()
+_REDUCED = ThreadFlag()
 
 
-@contextlib.contextmanager
-def gradients_reduced() -> Iterator[None]:
+def gradients_reduced() -> contextlib.AbstractContextManager[None]:
     """Says that the gradients given to `optimizer.apply` in this thread are those of the global batch already."""
-    outer = _are_reduced()
-    _REDUCED.already = True
-    try:
-        yield
-    finally:
-        _REDUCED.already = outer
+    return _REDUCED.raised()
 
 
 def _are_reduced() -> bool:
-    return getattr(_REDUCED, "already", False) or tf.distribute.get_replica_context() is None
+    return _REDUCED.is_raised or tf.distribute.get_replica_context() is None
 
 
 def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:

@@ -45,6 +45,11 @@ class Packing(NamedTuple):
     in_flight: int = 1
     """Packs that are under way at a time."""
 
+    @property
+    def usual_bytes(self) -> int:
+        """Of a pack: what was chosen, or the least where it goes by what there is to send."""
+        return self.least_bytes if self.bytes_per_pack is None else self.bytes_per_pack
+
     def pack_size(self, total_bytes: int, *, are_ready: bool = False) -> int:
         """About how many of `total_bytes` travel together: what was chosen, or an eighth within limits.
 

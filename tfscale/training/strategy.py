@@ -19,8 +19,8 @@ from tfscale.training import _tf_private
 from tfscale.training.all_reduce import set_communication_options
 from tfscale.training.communication import choose_communication, choose_devices, measures_link
 from tfscale.training.data.distribution import distribute_global_batches
-from tfscale.training.link import describe, measure_link
-from tfscale.training.packs import Packing, choose_packing
+from tfscale.training.link import describe_link, measure_link
+from tfscale.training.packs import choose_packing
 from tfscale.training.versions import check_versions
 
 _log = logging.getLogger(__name__)
@@ -111,14 +111,15 @@ def make_strategy(
     """
     cluster = resolve_cluster() if cluster is None else cluster
     names = choose_devices(devices, _logical_devices()) if cluster.num_workers == 1 else _worker_devices(devices)
+    device_types = [name.split(":")[0] for name in names]
     choice = choose_communication(
-        [name.split(":")[0] for name in names],
+        device_types,
         num_workers=cluster.num_workers,
         platform=sys.platform,
         virtual_gpus=_has_virtual_gpus(),
         requested=communication,
     )
-    packing = choose_packing(bytes_per_pack, device_type=names[0].split(":")[0], num_workers=cluster.num_workers)
+    packing = choose_packing(bytes_per_pack, device_type=device_types[0], num_workers=cluster.num_workers)
     key = (cluster, tuple(names), communication, packing)
     timeout_s = read_timeout_s(timeout_s, os.environ)
     if key not in _MADE:
@@ -131,29 +132,24 @@ def make_strategy(
             choice.reason,
         )
         if timeout_s and cluster.num_workers > 1 and not _SERVING:
-            kinds = f"{len(names)} x {names[0].split(':')[0]}"
+            kinds = f"{len(names)} x {device_types[0]}"
             packs = "chosen" if packing.bytes_per_pack is None else packing.bytes_per_pack
-            how = (
-                choice.implementation if choice.implementation == communication else f"{choice.implementation}, chosen"
-            )
+            how = choice.implementation + (", chosen" if communication == "auto" else "")
             facts = {"devices": kinds, "communication": how, "bytes_per_pack": packs}
             facts |= agree_on or {}
             own = gather_facts(sys.argv, os.environ)
             meet(cluster, {**own, **{name: str(value) for name, value in facts.items()}}, timeout_s=timeout_s)
         options = _options(choice.implementation)
         _MADE[key] = adopt_strategy(_new_strategy(cluster, names, options))
-        set_communication_options(_MADE[key], options, packing)
         if communication == "auto" and measures_link(names, cluster.num_workers, packing):
-            _measure(_MADE[key], choice.implementation, packing, names[0].split(":")[0])
+            # Where NCCL runs between workers, a ring does too, and may be faster.
+            several = choice.implementation == "nccl" and cluster.num_workers > 1
+            tried = {name: _options(name) for name in (("nccl", "ring") if several else (choice.implementation,))}
+            measure_link(_MADE[key], tried, packing, device_type=device_types[0])
+            _log.info("%s", describe_link(_MADE[key]))
+        else:
+            set_communication_options(_MADE[key], options, packing)
     return _MADE[key]
-
-
-def _measure(strategy: tf.distribute.Strategy, implementation: str, packing: Packing, device_type: str) -> None:
-    """Looks what the link can do. Where NCCL runs between workers, a ring does too, and may be faster."""
-    several_workers = len(strategy.extended.worker_devices) < strategy.num_replicas_in_sync
-    names = ("nccl", "ring") if implementation == "nccl" and several_workers else (implementation,)
-    found = measure_link(strategy, {name: _options(name) for name in names}, packing, device_type=device_type)
-    _log.info("%s", describe(found, strategy.num_replicas_in_sync))
 
 
 # TensorFlow's collectives fail when two strategies of one process share devices.

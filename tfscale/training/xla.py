@@ -8,17 +8,17 @@ operations that are marked for XLA.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfscale.training.thread_flag import ThreadFlag
+
 _log = logging.getLogger(__name__)
-_COMPILING = threading.local()
+_COMPILING = ThreadFlag()
 
 
 class CollectiveInsideXlaError(Exception):
@@ -27,7 +27,7 @@ class CollectiveInsideXlaError(Exception):
 
 def refuse_collectives_inside_xla() -> None:
     """Raises `CollectiveInsideXlaError` when called while tracing for XLA."""
-    if getattr(_COMPILING, "now", False):
+    if _COMPILING.is_raised:
         raise CollectiveInsideXlaError
 
 
@@ -43,7 +43,7 @@ def run_compiled(model: keras.Model, function: Callable[[], Any]) -> Any:
     if not model.jit_compile or tf.executing_eagerly():
         return function()
     try:
-        with _compiling():
+        with _COMPILING.raised():
             return tf.function(function, jit_compile=True, autograph=False)()
     except CollectiveInsideXlaError:
         _log.info(
@@ -66,12 +66,3 @@ def would_compile(layers: Iterable[keras.layers.Layer], device_types: Iterable[s
         True when there is anything but CPUs and every layer supports XLA.
     """
     return any(kind != "CPU" for kind in device_types) and all(layer.supports_jit for layer in layers)
-
-
-@contextlib.contextmanager
-def _compiling() -> Iterator[None]:
-    _COMPILING.now = True
-    try:
-        yield
-    finally:
-        _COMPILING.now = False

@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfscale.errors import CommunicationError
 from tfscale.training.all_reduce import sum_as_they_are, widened
 from tfscale.training.compression.protocol import Compression, State
+from tfscale.training.loss_scale import scaled, unscaled
 from tfscale.training.packs import finishing_order, size_bytes
 
 _log = logging.getLogger(__name__)
@@ -65,12 +66,10 @@ class GradientReducer:
         # What is computed from the gradients shall be traced, and sent, in the order in which they are ready.
         order = finishing_order(gradients)
         variables = self._variables_of(gradients)
-        # The scale may change before what is remembered is used.
-        rescaled = any(variables) and not (isinstance(scale, float) and scale == 1.0)
-        given = [
-            gradients[index] / tf.cast(scale, gradients[index].dtype) if rescaled else gradients[index]
-            for index in order
-        ]
+        if not any(variables):
+            # Nothing is remembered, so nothing has to be without it.
+            scale = 1.0
+        given = [unscaled(gradients[index], scale) for index in order]
         states: list[State] = [tuple(variable.read_value() for variable in variables[index]) for index in order]
         sent_bytes, waiting, arrived = 0, [None if each is None else widened(each) for each in others], []
 
@@ -91,7 +90,7 @@ class GradientReducer:
             _update([variables[index] for index in order], reduction.states, reduction.sums)
         sums: list[Any] = [None] * len(gradients)
         for index, total in zip(order, reduction.sums, strict=True):
-            sums[index] = total * tf.cast(scale, total.dtype) if rescaled else total
+            sums[index] = scaled(total, scale)
         return sums, [
             None if each is None else tf.cast(each, own.dtype) for each, own in zip(arrived, others, strict=True)
         ]
