@@ -1,4 +1,4 @@
-"""One worker of a job reads its share of a few epochs, and says what one took, at least.
+"""One worker of a job reads its share of a few epochs, and all rows of as many, and says what each epoch took.
 
 python -m benchmarks.input_data.worker EPOCHS, with TF_CONFIG for several workers. Every worker has one core, as on
 machines of their own: threads that move between two cores take more time there, the more of them there are.
@@ -19,8 +19,8 @@ import tfscale
 from benchmarks.input_data import pictures
 from tfscale.training.agreement import least_of_workers
 
-# A batch costs each worker 0.4 ms whatever its share; in one of 32, the 11 rows of a third worker take not much more.
-BATCH = 96
+# A batch costs each worker 0.25 ms whatever its share, as much as two pictures take.
+BATCH = 256
 
 
 def main(num_epochs: int) -> None:
@@ -28,10 +28,11 @@ def main(num_epochs: int) -> None:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[tfscale.resolve_cluster().rank % len(cores)]})
     dp = tfscale.DataParallel(global_batch=BATCH, seed=1)
-    # To begin an epoch takes 0.07 s of CPU on any number of workers, in which TensorFlow optimises the pipeline: as
-    # much as 300 pictures take. An epoch has enough of them for that not to show.
-    files, labels = pictures.encode(times=16)
-    print(json.dumps({"calls": _count(dp, files, labels), "cpu_s": _time(dp, files, labels, num_epochs)}), flush=True)
+    # To begin an epoch takes 0.08 s of CPU on any number of workers, in which TensorFlow optimises the pipeline: as
+    # much as 500 pictures take. An epoch has enough of them for that not to show.
+    files, labels = pictures.encode(times=32)
+    num_calls, cpu_s = _count(dp, files, labels), _time(dp, files, labels, num_epochs)
+    print(json.dumps({"calls": num_calls / len(labels), "cpu_s": cpu_s}), flush=True)
 
 
 def _count(dp: Any, files: np.ndarray, labels: np.ndarray) -> int:
@@ -50,20 +51,22 @@ def _count(dp: Any, files: np.ndarray, labels: np.ndarray) -> int:
     return calls[0]
 
 
-def _time(dp: Any, files: np.ndarray, labels: np.ndarray, num_epochs: int) -> float:
-    """Seconds of CPU of an epoch, without counting: threads that wait for Python's lock take CPU too."""
-    distributed = dp.strategy.experimental_distribute_dataset(
-        dp.dataset((files, labels), map_fn=pictures.decode, shuffle=True)
-    )
-    taken_s = [_epoch_s(distributed)]
+def _time(dp: Any, files: np.ndarray, labels: np.ndarray, num_epochs: int) -> dict[str, list[float]]:
+    """Seconds of CPU of epochs of all rows, and of the own ones. Nothing is counted: to wait for Python takes CPU."""
+    dataset = dp.dataset((files, labels), map_fn=pictures.decode, shuffle=True)
+    read = {"whole": dataset, "own": dp.strategy.experimental_distribute_dataset(dataset)}
+    # The first epoch makes the graph and lets the autotuner find its way.
+    for each in read.values():
+        _epoch_s(each)
+    taken_s: dict[str, list[float]] = {name: [] for name in read}
     # The workers take turns: more of them than cores would take each other's cache.
     for rank in range(tfscale.resolve_cluster().num_workers):
-        if rank == dp.rank:
-            taken_s += [_epoch_s(distributed) for _ in range(num_epochs)]
+        for _ in range(num_epochs if rank == dp.rank else 0):
+            # In turn: a machine that others use too is not equally fast from one minute to the next.
+            for name, each in read.items():
+                taken_s[name].append(_epoch_s(each))
         least_of_workers(dp.strategy, rank)
-    # The first epoch makes the graph and lets the autotuner find its way. The least, because whatever else runs on the
-    # machine takes cache and cores, and can only add.
-    return min(taken_s[1:])
+    return taken_s
 
 
 def _epoch_s(distributed: Any) -> float:

@@ -69,7 +69,7 @@ class Pipeline:
                     steps, as_written(lambda positions, indices, *_: (positions, source.read(indices)))
                 )
             examples = map_in_parallel(
-                steps.flat_map(as_written(_one_by_one)),
+                steps.map(as_written(_row_by_row)).unbatch(),
                 lambda position, index, epoch, seed: self._mapped(position, index, epoch, seed, source.read(index)),
             )
         else:
@@ -164,9 +164,12 @@ class Pipeline:
         return position, self.example_map(index, epoch, seed, example)
 
 
-def _one_by_one(positions: tf.Tensor, indices: tf.Tensor, epoch: tf.Tensor, seed: tf.Tensor) -> tf.data.Dataset:
-    rows = tf.data.Dataset.from_tensor_slices((positions, indices))
-    return rows.map(lambda position, index: (position, index, epoch, seed))
+def _row_by_row(
+    positions: tf.Tensor, indices: tf.Tensor, epoch: tf.Tensor, seed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """A step with epoch and seed beside every row, so that it can be unbatched."""
+    count = tf.shape(positions)
+    return positions, indices, tf.fill(count, epoch), tf.fill(count, seed)
 
 
 def passes(begin: Callable[[], np.ndarray]) -> tf.data.Dataset:
