@@ -40,12 +40,13 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5, help="runs of each kind")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="of each run")
     parser.add_argument("--options", nargs="+", choices=OPTIONS, default=list(OPTIONS), help="beside float32")
+    parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=list(RECIPES), help="of training")
     options = parser.parse_args()
     tfscale.simulate_replicas(NUM_REPLICAS)
     passed = True
     print(f"{options.seeds} seeds, {options.epochs} epochs: test accuracy in percent, mean +- standard error.\n")
     print(f"{'recipe':15}{'gradients':20}{'accuracy':17}{'beside float32':17}{'test loss':10}")
-    for recipe in RECIPES:
+    for recipe in options.recipes:
         found: dict[str, Sample] = {}
         for name in dict.fromkeys((EXACT, *options.options)):
             runs = [_train(recipe, name, seed, options.epochs) for seed in range(options.seeds)]

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tfscale
 from tests.training.cases_batch_norm import count_collectives
 from tfscale.training.all_reduce import all_reduce_sum, global_mean, replica_id, set_communication_options
+from tfscale.training.compression.riders import sum_with_riders
 from tfscale.training.losses import gather_rows
 from tfscale.training.packs import Packing
 from tfscale.training.share import agree_on_share, make_share
@@ -60,6 +61,19 @@ def sparse_sums(num_replicas: int) -> dict[str, Any]:
         slices = tf.IndexedSlices(tf.fill((own + 1, 2), float(own + 1)), tf.range(own + 1), tf.constant([4, 2]))
         summed = all_reduce_sum([slices, None, tf.constant(float(own))])
         return [tf.convert_to_tensor(summed[0]), tf.constant(summed[1] is None), summed[2]]
+
+    results, count = _run(_strategy(num_replicas), replica)
+    return {"results": results, "collectives": count}
+
+
+def riders(num_replicas: int, dtype: str, many: int) -> dict[str, Any]:
+    """Sums of thirds, of `many` more, and of what is neither float32 nor dense, that travel with a gradient."""
+
+    def replica() -> Any:
+        own = tf.cast(replica_id() + 1, tf.float32)
+        exact = [own / 3, None, tf.fill([many], own / 7), tf.cast(own, tf.float64), tf.fill([0, 2], own)]
+        sums, gradients = sum_with_riders(exact, [tf.cast(tf.fill([4], own / 4), dtype)])
+        return [tf.zeros([]) if each is None else each for each in sums], gradients, tf.constant(sums[1] is None)
 
     results, count = _run(_strategy(num_replicas), replica)
     return {"results": results, "collectives": count}

@@ -30,6 +30,7 @@ TABLES = (
     "inputs",
     "calls",
     "micro",
+    "compressed",
     "replicas",
 )
 # For the whole of a process; a case takes about three seconds when nothing else runs.

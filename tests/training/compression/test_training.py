@@ -145,6 +145,21 @@ IN_PACKS = (
 )
 
 
+IN_16_BITS = tuple(contract_run.load_cases(["compressed"]))
+
+
+@pytest.fixture(scope="module")
+def in_16_bits(tmp_path_factory, references):
+    directory = tmp_path_factory.mktemp("workers")
+    return contract_run.run_on_workers(IN_16_BITS, 2, directory, references)
+
+
+@pytest.mark.parametrize("name", IN_16_BITS)
+def test_two_workers_equal_one_replica_but_for_rounding(in_16_bits, name):
+    for by_name in in_16_bits:
+        contract_run.check(contract_run.load_cases()[name], by_name[name])
+
+
 @pytest.fixture(scope="module")
 def in_packs(tmp_path_factory, references):
     directory = tmp_path_factory.mktemp("packs")

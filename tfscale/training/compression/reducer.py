@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
-from tfscale.training.all_reduce import sum_as_they_are, widened
+from tfscale.training.all_reduce import widened
 from tfscale.training.compression.protocol import Compression, State
+from tfscale.training.compression.riders import sum_with_riders
 from tfscale.training.loss_scale import scaled, unscaled
 from tfscale.training.packs import finishing_order, size_bytes
 
@@ -77,9 +78,9 @@ class GradientReducer:
             nonlocal sent_bytes
             sent_bytes += sum(map(size_bytes, tensors))
             # Metrics are known before the gradients.
-            summed = sum_as_they_are([*waiting, *tensors])
-            arrived.extend(summed[: len(waiting)])
-            del summed[: len(waiting)], waiting[:]
+            exact, summed = sum_with_riders(waiting, tensors)
+            arrived.extend(exact)
+            waiting.clear()
             return summed
 
         reduction = self.compression.reduce(given, states, sum_over_replicas)
