@@ -108,12 +108,14 @@ class RunningContender:
 def running(
     contenders: Sequence[Contender], model: str, pythons: Sequence[Path], timeout_s: float
 ) -> Iterator[list[RunningContender]]:
-    """Starts all contenders and ends them, whatever happens."""
+    """Starts all contenders, one after the other, and ends them, whatever happens."""
     started: list[RunningContender] = []
     with tempfile.TemporaryDirectory() as directory:
         try:
             for contender, python in zip(contenders, pythons, strict=True):
                 started.append(RunningContender(contender, model, python, Path(directory), timeout_s))
+                # Some measure their link when they start, which must not be while others import TensorFlow.
+                started[-1].run(contender.steps_per_call, 1)
             yield started
         finally:
             for each in started:

@@ -30,6 +30,7 @@ def measured() -> dict[str, Any]:
         "own": tuple(own.packing),
         "latency_s": own.link.latency_s,
         "bytes_per_s": own.link.bytes_per_s,
+        "idle": own.link.idle,
     }
 
 

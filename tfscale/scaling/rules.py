@@ -7,6 +7,7 @@ gradient plus noise whose variance is proportional to 1/B, and one larger step t
 
 from __future__ import annotations
 
+import abc
 import math
 import numbers
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any, ClassVar
 from tfscale.errors import ScalingError
 
 
-class ScalingRule:
+class ScalingRule(abc.ABC):
     """What every rule has: `rule(ratio)` is the factor of the learning rate. A rule of one's own may be a subclass.
 
     `factor = rule(ratio)` with `rule(1) == 1`. `memory(beta, ratio)` is the decay per step of an average that must
@@ -42,9 +43,9 @@ class ScalingRule:
     shown_up_to: ClassVar[float | None] = None
     shown_by: ClassVar[str] = ""
 
+    @abc.abstractmethod
     def __call__(self, ratio: float) -> float:
         """Returns the factor of the learning rate."""
-        raise NotImplementedError
 
     def memory(self, beta: float, ratio: float) -> float:
         """Returns the decay per step that remembers as many examples as `beta` did."""

@@ -1,13 +1,15 @@
 """How fast is the link between the replicas, and how is it used best? Measured once, when a strategy is made.
 
 An all-reduce of n bytes takes about `latency + n / rate`. A pack should be so large that the latency is a small part of
-its time, and no larger, so that the first ones travel while the backward pass still works. Where one collective does
+its time, and no larger, so that the first ones travel while the backward pass still works. Only what the processor
+waits for can be hidden so, which between two processes of one machine is next to nothing. Where one collective does
 not fill the link, several at a time may: that is tried. All workers go by the slowest, and so decide alike.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -23,15 +25,19 @@ from tfscale.training.packs import Packing
 _BUDGET_S = 1.0
 # What is timed together, so that a clock's tick does not count.
 _SAMPLE_S, _MOST_CALLS, _SAMPLES = 0.02, 16, 3
+# Samples go on for so long, because connections and threads are slow at first, and others use the machine in bursts.
+_SAMPLING_S = 0.1
 # The second only where the first takes little: a slow link would take a second, a fast one needs more to show.
 _PROBES_BYTES = (2**18, 2**21)
 _SHORT_S = 0.02
+# A clock of the processor's time has its ticks too.
+_LEAST_IDLE = 0.05
 # A pack takes this many times the latency.
 _TIMES_LATENCY = 8
 _LEAST_BYTES, _MOST_BYTES = 2**18, {"CPU": 2**23, "GPU": 2**25}
 _PACKS_AT_A_TIME = (1, 2, 4)
-# More packs at a time must be worth it.
-_WORTH = 0.1
+# More packs at a time must be worth it: beside computation they take more processor time, which is not measured here.
+_WORTH = 0.25
 
 
 class Link(NamedTuple):
@@ -41,6 +47,8 @@ class Link(NamedTuple):
     """Seconds that the all-reduce of one number takes."""
     bytes_per_s: float
     """Bytes of a large tensor that are summed in a second."""
+    idle: float = 1.0
+    """Part of that time in which the processor of a worker has nothing to do with it."""
 
     def describe(self, num_replicas: int) -> str:
         """Latency, and bandwidth as a ring uses it: it sends 2 (N - 1) / N of the bytes over each replica's link.
@@ -57,12 +65,16 @@ class Link(NamedTuple):
 def least_pack_bytes(link: Link, device_type: str) -> int:
     """The power of two for which the latency is about a ninth of a pack's time; a noisy clock seldom changes it.
 
+    Only the time that the processor is idle counts: it is all that computing can make use of.
+
     Example:
         >>> from tfscale.training.link import Link, least_pack_bytes
         >>> [least_pack_bytes(Link(0.0005, rate), "CPU") // 2**10 for rate in (1e7, 1e8, 4e8, 1e10)]
         [256, 512, 2048, 8192]
+        >>> least_pack_bytes(Link(0.0005, 1e8, idle=0.1), "CPU") // 2**10
+        4096
     """
-    wanted = max(_TIMES_LATENCY * link.latency_s * link.bytes_per_s, 1.0)
+    wanted = max(_TIMES_LATENCY * link.latency_s * link.bytes_per_s / max(link.idle, _LEAST_IDLE), 1.0)
     return int(min(max(2 ** round(math.log2(wanted)), _LEAST_BYTES), _MOST_BYTES[device_type]))
 
 
@@ -74,7 +86,7 @@ def choose_in_flight(seconds: Mapping[int, float]) -> int:
 
     Example:
         >>> from tfscale.training.link import choose_in_flight
-        >>> choose_in_flight({1: 13.0, 2: 11.0, 4: 10.4})
+        >>> choose_in_flight({1: 14.0, 2: 11.0, 4: 10.4})
         2
         >>> choose_in_flight({1: 13.0})
         1
@@ -157,10 +169,11 @@ def _measure_one(strategy: tf.distribute.Strategy, options: Any, watch: _Stopwat
     size, taken_s = small, watch.seconds_of(_exchange(strategy, 1, small))
     if taken_s < _SHORT_S:
         size, taken_s = large, watch.seconds_of(_exchange(strategy, 1, large))
+    idle = watch.idle
     # Once more: connections and threads that are new take several times as long.
     latency_s = watch.seconds_of(one_number)
     # Whatever the clock says, it is not for nothing.
-    return Link(latency_s, size / max(taken_s - latency_s, taken_s / 2))
+    return Link(latency_s, size / max(taken_s - latency_s, taken_s / 2), idle)
 
 
 def _measure_in_flight(
@@ -205,28 +218,40 @@ class _Stopwatch:
         self._start_s = time.perf_counter()
         self._budget_s = budget_s
         self._spent_s = 0.0
-        self._gather = gathering_from_workers(strategy, tf.TensorSpec([2], tf.float64))
+        self._gather = gathering_from_workers(strategy, tf.TensorSpec([3], tf.float64))
+        self._busy = 0.0
 
     def has_time(self, seconds: float = 0.0) -> bool:
         """Whether so much is left; the same on all workers."""
         return self._spent_s + seconds < self._budget_s
 
+    @property
+    def idle(self) -> float:
+        """Part of the time of what was timed last that the busiest worker's processor left free."""
+        return min(max(1.0 - self._busy, 0.0), 1.0)
+
     def seconds_of(self, several: Callable[[tf.Tensor], Any]) -> float:
         """Seconds of one call of what `several` repeats."""
         # Traces, and does nothing.
         several(tf.constant(0))
-        # The first one may wait for threads and connections.
-        least_s = self._time(several, 1)
-        for _ in range(_SAMPLES - 1):
-            if self.has_time(least_s):
-                count = min(max(int(_SAMPLE_S / max(least_s, 1e-6)), 1), _MOST_CALLS)
-                least_s = min(least_s, self._time(several, count))
-        return least_s
+        samples_s = [self._time(several, 1)]
+        sampling_s = samples_s[0]
+        while (len(samples_s) < _SAMPLES or sampling_s < _SAMPLING_S) and self.has_time(min(samples_s)):
+            count = min(max(int(_SAMPLE_S / max(min(samples_s), 1e-6)), 1), _MOST_CALLS)
+            samples_s.append(self._time(several, count))
+            sampling_s += count * samples_s[-1]
+        return min(samples_s)
 
     def _time(self, several: Callable[[tf.Tensor], Any], count: int) -> float:
-        start_s = time.perf_counter()
+        start_s, start_cpu_s = time.perf_counter(), time.process_time()
         several(tf.constant(count)).numpy()
-        now_s = time.perf_counter()
-        own = tf.constant([(now_s - start_s) / count, now_s - self._start_s], tf.float64)
-        taken_s, self._spent_s = map(max, zip(*self._gather(own), strict=True))
+        now_s, cpu_s = time.perf_counter(), time.process_time() - start_cpu_s
+        busy = cpu_s / (now_s - start_s) / _num_cores()
+        own = tf.constant([(now_s - start_s) / count, now_s - self._start_s, busy], tf.float64)
+        taken_s, self._spent_s, self._busy = map(max, zip(*self._gather(own), strict=True))
         return taken_s
+
+
+def _num_cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
