@@ -33,6 +33,7 @@ def test_packs_take_several_times_the_latency(latency_s, bytes_per_s, device_typ
 def test_only_a_wait_can_be_made_use_of(idle, expected):
     # What keeps the processor busy is not hidden behind computation, and each pack takes some.
     assert least_pack_bytes(Link(0.0005, 125e6, idle), "CPU") == expected
+    assert least_pack_bytes(Link(0.0005, 125e6, idle), "GPU") == 512 * KIB
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,9 @@ def least_pack_bytes(link: Link, device_type: str) -> int:
         >>> least_pack_bytes(Link(0.0005, 1e8, idle=0.1), "CPU") // 2**10
         4096
     """
-    wanted = max(_TIMES_LATENCY * link.latency_s * link.bytes_per_s / max(link.idle, _LEAST_IDLE), 1.0)
+    # What the host is busy with does not keep a GPU from computing.
+    idle = max(link.idle, _LEAST_IDLE) if device_type == "CPU" else 1.0
+    wanted = max(_TIMES_LATENCY * link.latency_s * link.bytes_per_s / idle, 1.0)
     return int(min(max(2 ** round(math.log2(wanted)), _LEAST_BYTES), _MOST_BYTES[device_type]))
 
 
