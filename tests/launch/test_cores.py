@@ -1,9 +1,7 @@
-import os
-
 import pytest
 
 from tfscale import LaunchError
-from tfscale.launch.cores import count_threads, divide_cores, find_cores
+from tfscale.launch.cores import count_threads, divide_cores
 
 
 @pytest.mark.parametrize(
@@ -26,10 +24,6 @@ def test_divide(num_cores, num_workers, per_worker, shares):
 def test_too_many_asked_for():
     with pytest.raises(LaunchError, match=r"2 core\(s\)\.\nReceived: 2 workers with 2 core\(s\) each"):
         divide_cores([0, 1], 2, 2)
-
-
-def test_find():
-    assert set(find_cores()) == os.sched_getaffinity(0)
 
 
 @pytest.mark.parametrize(

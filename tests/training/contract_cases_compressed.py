@@ -18,6 +18,7 @@ from tests.training.contract_cases_updates import CASES as UPDATES
 _TOLERANCES = {"bf16": 0.02, "fp16": 0.005}
 # A row on the boundary of two classes may change sides, and is one of few in the accuracy of a batch.
 _LOGS = {"history": 0.05, "batch logs": 0.2}
+_ON_A_BOUNDARY = (("bf16", "masked sequence loss"), ("bf16", "embedding, sparse gradients and clipnorm"))
 
 _ROWS = {
     "bf16": (
@@ -38,15 +39,17 @@ _ROWS = {
 }
 
 
-def _compressed(case: Case, compression: str) -> Case:
-    tolerance = max(case.tolerance, _TOLERANCES[compression])
+def _compressed(case: Case, compression: str, name: str) -> Case:
     return dataclasses.replace(
-        case, tolerance=tolerance, tolerances=_LOGS, options={**case.options, "compression": compression}
+        case,
+        tolerance=max(case.tolerance, _TOLERANCES[compression]),
+        tolerances=_LOGS if (compression, name) in _ON_A_BOUNDARY else {},
+        options={**case.options, "compression": compression},
     )
 
 
 CASES = {
-    f"{compression}, {name}": _compressed(cases[name], compression)
+    f"{compression}, {name}": _compressed(cases[name], compression, name)
     for compression, tables in _ROWS.items()
     for cases, names in tables
     for name in names

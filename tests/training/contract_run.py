@@ -76,6 +76,13 @@ def check(case: Any, result: Result) -> None:
     assert beyond_tolerance(case, result) == {}
 
 
+def check_on_workers(results: Sequence[dict[str, Result]], name: str) -> None:
+    """`check` of a case on every worker."""
+    case = load_cases()[name]
+    for by_name in results:
+        check(case, by_name[name])
+
+
 def run_on_replicas(names: Sequence[str], num_replicas: int, directory: Path, references: Path) -> dict[str, Result]:
     """Runs cases on `num_replicas` logical CPUs of one process."""
 

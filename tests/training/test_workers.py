@@ -4,8 +4,6 @@ import pytest
 
 from tests.training import contract_run
 
-CASES = contract_run.load_cases()
-
 NAMES = (
     "last batch uneven",
     "last batch smaller than N, batch norm",
@@ -56,12 +54,10 @@ def worker_results(tmp_path_factory, references):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_workers_equal_one_replica(worker_results, name):
-    for by_name in worker_results:
-        contract_run.check(CASES[name], by_name[name])
+    contract_run.check_on_workers(worker_results, name)
 
 
 def test_three_workers_equal_one_replica(tmp_path, references):
     results = contract_run.run_on_workers(ON_THREE, 3, tmp_path, references)
     for name in ON_THREE:
-        for by_name in results:
-            contract_run.check(CASES[name], by_name[name])
+        contract_run.check_on_workers(results, name)

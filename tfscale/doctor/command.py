@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 
 from tfscale.cluster import ClusterSpec, resolve_cluster
+from tfscale.cluster.cores import find_cores
 from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight.facts import installed_version
 from tfscale.doctor import gather, gpus, job, machine, report, software
@@ -16,7 +17,6 @@ from tfscale.doctor.all_reduce_check import check_all_reduce, read_timings
 from tfscale.doctor.child import ask_tensorflow
 from tfscale.doctor.finding import ERROR, OK, Finding, worst_level
 from tfscale.errors import ClusterError
-from tfscale.launch.cores import find_cores
 
 
 def run(args: argparse.Namespace) -> int:

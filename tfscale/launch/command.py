@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tfscale.cluster import ClusterSpec
 from tfscale.cluster.addresses import DEFAULT_PORT, add_ports
+from tfscale.cluster.cores import find_cores
 from tfscale.cluster.host_list import expand_hosts
 from tfscale.errors import LaunchError
-from tfscale.launch.cores import find_cores
 from tfscale.launch.gpus import find_gpus, run_nvidia_smi
 from tfscale.launch.isolation import isolate_network
 from tfscale.launch.join import check_flags, find_job

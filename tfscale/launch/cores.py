@@ -1,7 +1,6 @@
 """Which cores does each worker of this host get, and how many threads?"""
 
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 
 from tfscale.errors import LaunchError
@@ -9,13 +8,6 @@ from tfscale.errors import LaunchError
 _OMP = "OMP_NUM_THREADS"
 _INTRA_OP = "TF_NUM_INTRAOP_THREADS"
 _INTER_OP = "TF_NUM_INTEROP_THREADS"
-
-
-def find_cores() -> tuple[int, ...]:
-    """Returns the cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(os.cpu_count() or 1))
 
 
 def divide_cores(cores: Sequence[int], num_workers: int, per_worker: int | None = None) -> list[tuple[int, ...]]:

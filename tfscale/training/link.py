@@ -9,7 +9,6 @@ not fill the link, several at a time may: that is tried. All workers go by the s
 from __future__ import annotations
 
 import math
-import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.cluster.cores import find_cores
 from tfscale.training.agreement import gathering_from_workers
 from tfscale.training.all_reduce import set_communication_options, sum_as_they_are
 from tfscale.training.packs import Packing
@@ -166,14 +166,13 @@ def describe(found: Plan, num_replicas: int) -> str:
 def _measure_one(strategy: tf.distribute.Strategy, options: Any, watch: _Stopwatch) -> Link:
     set_communication_options(strategy, options, Packing(bytes_per_pack=0))
     one_number = _exchange(strategy, 1, 4)
-    watch.seconds_of(one_number)
+    watch.time(one_number)
     small, large = _PROBES_BYTES
-    size, taken_s = small, watch.seconds_of(_exchange(strategy, 1, small))
+    size, (taken_s, idle) = small, watch.time(_exchange(strategy, 1, small))
     if taken_s < _SHORT_S:
-        size, taken_s = large, watch.seconds_of(_exchange(strategy, 1, large))
-    idle = watch.idle
+        size, (taken_s, idle) = large, watch.time(_exchange(strategy, 1, large))
     # Once more: connections and threads that are new take several times as long.
-    latency_s = watch.seconds_of(one_number)
+    latency_s = watch.time(one_number).seconds
     # Whatever the clock says, it is not for nothing.
     return Link(latency_s, size / max(taken_s - latency_s, taken_s / 2), idle)
 
@@ -190,7 +189,7 @@ def _measure_in_flight(
         if not watch.has_time(_SAMPLES * expected_s):
             break
         set_communication_options(strategy, options, Packing(bytes_per_pack=size, in_flight=count))
-        seconds[count] = watch.seconds_of(_exchange(strategy, num_packs, size))
+        seconds[count] = watch.time(_exchange(strategy, num_packs, size)).seconds
     return choose_in_flight(seconds) if seconds else 1
 
 
@@ -213,6 +212,15 @@ def _exchange(strategy: tf.distribute.Strategy, num_packs: int, num_bytes: int) 
     return several
 
 
+class _Sample(NamedTuple):
+    """What one call took."""
+
+    seconds: float
+    """On the slowest worker."""
+    idle: float
+    """Part of that time that the busiest worker's processor left free."""
+
+
 class _Stopwatch:
     """Times what all workers do together. Their clocks differ: all go by the slowest."""
 
@@ -221,39 +229,28 @@ class _Stopwatch:
         self._budget_s = budget_s
         self._spent_s = 0.0
         self._gather = gathering_from_workers(strategy, tf.TensorSpec([3], tf.float64))
-        self._busy = 0.0
 
     def has_time(self, seconds: float = 0.0) -> bool:
         """Whether so much is left; the same on all workers."""
         return self._spent_s + seconds < self._budget_s
 
-    @property
-    def idle(self) -> float:
-        """Part of the time of what was timed last that the busiest worker's processor left free."""
-        return min(max(1.0 - self._busy, 0.0), 1.0)
-
-    def seconds_of(self, several: Callable[[tf.Tensor], Any]) -> float:
-        """Seconds of one call of what `several` repeats."""
+    def time(self, several: Callable[[tf.Tensor], Any]) -> _Sample:
+        """The fastest of some samples of what `several` repeats."""
         # Traces, and does nothing.
         several(tf.constant(0))
-        samples_s = [self._time(several, 1)]
-        sampling_s = samples_s[0]
-        while (len(samples_s) < _SAMPLES or sampling_s < _SAMPLING_S) and self.has_time(min(samples_s)):
-            count = min(max(int(_SAMPLE_S / max(min(samples_s), 1e-6)), 1), _MOST_CALLS)
-            samples_s.append(self._time(several, count))
-            sampling_s += count * samples_s[-1]
-        return min(samples_s)
+        samples = [self._sample(several, 1)]
+        sampling_s = samples[0].seconds
+        while (len(samples) < _SAMPLES or sampling_s < _SAMPLING_S) and self.has_time(min(samples).seconds):
+            count = min(max(int(_SAMPLE_S / max(min(samples).seconds, 1e-6)), 1), _MOST_CALLS)
+            samples.append(self._sample(several, count))
+            sampling_s += count * samples[-1].seconds
+        return min(samples)
 
-    def _time(self, several: Callable[[tf.Tensor], Any], count: int) -> float:
+    def _sample(self, several: Callable[[tf.Tensor], Any], count: int) -> _Sample:
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
         several(tf.constant(count)).numpy()
         now_s, cpu_s = time.perf_counter(), time.process_time() - start_cpu_s
-        busy = cpu_s / (now_s - start_s) / _num_cores()
+        busy = min(cpu_s / (now_s - start_s) / len(find_cores()), 1.0)
         own = tf.constant([(now_s - start_s) / count, now_s - self._start_s, busy], tf.float64)
-        taken_s, self._spent_s, self._busy = map(max, zip(*self._gather(own), strict=True))
-        return taken_s
-
-
-def _num_cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        taken_s, self._spent_s, busy = map(max, zip(*self._gather(own), strict=True))
+        return _Sample(taken_s, 1.0 - busy)

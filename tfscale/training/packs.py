@@ -161,5 +161,10 @@ def size_bytes(tensor: Any) -> int:
     return (elements or 0) * tensor.dtype.size
 
 
+def is_dense(value: Any) -> bool:
+    """Whether it is a tensor: neither a sparse gradient nor None."""
+    return tf.is_tensor(value) and not isinstance(value, tf.IndexedSlices)
+
+
 def _dense_part(tensor: Any) -> Any:
     return tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor

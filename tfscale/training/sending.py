@@ -22,6 +22,7 @@ from tfscale.training.compression.choice import choose_compression
 from tfscale.training.compression.protocol import Compression
 from tfscale.training.compression.reducer import GradientReducer, Traffic
 from tfscale.training.double_buffer import DoubleBuffer, buffer_of, set_buffer
+from tfscale.training.packs import is_dense
 from tfscale.training.updaters import accumulates, innermost
 
 _log = logging.getLogger(__name__)
@@ -159,12 +160,13 @@ def sum_over_replicas(
     if reducer is None:
         reduced = all_reduce_sum([*gradients, *others])
         return reduced[:count], reduced[count:]
-    is_dense = [tf.is_tensor(gradient) and not isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
-    whole = [None if dense else gradient for gradient, dense in zip(gradients, is_dense, strict=True)]
-    dense_ones = [each for each, dense in zip(gradients, is_dense, strict=True) if dense]
-    sums_of_dense, reduced = reducer.reduce(dense_ones, [*whole, *others], scale)
+    whole = [None if is_dense(gradient) else gradient for gradient in gradients]
+    sums_of_dense, reduced = reducer.reduce(list(filter(is_dense, gradients)), [*whole, *others], scale)
     compressed = iter(sums_of_dense)
-    sums = [next(compressed) if dense else each for each, dense in zip(reduced[:count], is_dense, strict=True)]
+    sums = [
+        next(compressed) if is_dense(gradient) else each
+        for gradient, each in zip(gradients, reduced[:count], strict=True)
+    ]
     return sums, reduced[count:]
 
 

@@ -145,6 +145,17 @@ IN_PACKS = (
 )
 
 
+@pytest.fixture(scope="module")
+def in_packs(tmp_path_factory, references):
+    directory = tmp_path_factory.mktemp("packs")
+    return contract_run.run_on_workers(IN_PACKS, 2, directory, references, bytes_per_pack=64)
+
+
+@pytest.mark.parametrize("name", IN_PACKS)
+def test_packs_are_exact(in_packs, name):
+    contract_run.check_on_workers(in_packs, name)
+
+
 IN_16_BITS = tuple(contract_run.load_cases(["compressed"]))
 
 
@@ -156,17 +167,4 @@ def in_16_bits(tmp_path_factory, references):
 
 @pytest.mark.parametrize("name", IN_16_BITS)
 def test_two_workers_equal_one_replica_but_for_rounding(in_16_bits, name):
-    for by_name in in_16_bits:
-        contract_run.check(contract_run.load_cases()[name], by_name[name])
-
-
-@pytest.fixture(scope="module")
-def in_packs(tmp_path_factory, references):
-    directory = tmp_path_factory.mktemp("packs")
-    return contract_run.run_on_workers(IN_PACKS, 2, directory, references, bytes_per_pack=64)
-
-
-@pytest.mark.parametrize("name", IN_PACKS)
-def test_packs_are_exact(in_packs, name):
-    for by_name in in_packs:
-        contract_run.check(contract_run.load_cases()[name], by_name[name])
+    contract_run.check_on_workers(in_16_bits, name)

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.training.all_reduce import replica_id, sum_as_they_are
-from tfscale.training.packs import size_bytes
+from tfscale.training.packs import is_dense, size_bytes
 
 _PARTS = 3
 # What a slow link (1 Gbit/s) carries in half of the time that a collective takes to begin. Not tuned.
@@ -77,9 +77,4 @@ def add_up(seats: tf.Tensor, shapes: Sequence[tf.TensorShape]) -> list[tf.Tensor
 
 
 def _can_ride(tensor: Any) -> bool:
-    return (
-        tf.is_tensor(tensor)
-        and not isinstance(tensor, tf.IndexedSlices)
-        and tensor.dtype == tf.float32
-        and tensor.shape.is_fully_defined()
-    )
+    return is_dense(tensor) and tensor.dtype == tf.float32 and tensor.shape.is_fully_defined()

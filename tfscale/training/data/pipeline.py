@@ -69,7 +69,7 @@ class Pipeline:
                     steps, as_written(lambda positions, indices, *_: (positions, source.read(indices)))
                 )
             examples = map_in_parallel(
-                steps.map(as_written(_row_by_row)).unbatch(),
+                steps.unbatch(),
                 lambda position, index, epoch, seed: self._mapped(position, index, epoch, seed, source.read(index)),
             )
         else:
@@ -122,14 +122,15 @@ class Pipeline:
     def _steps(
         self, epoch: tf.Tensor, first: tf.Tensor, seed: tf.Tensor, *, full: Bounds, last: Bounds
     ) -> tf.data.Dataset:
-        """`(positions, indices, epoch, seed)` per step."""
+        """`(positions, indices, epochs, seeds)` per step, all of them by row, so that it can be unbatched."""
 
         def step_rows(step: tf.Tensor) -> tuple[tf.Tensor, ...]:
             start, stop = (tf.cast(self.in_step(step, *sides), tf.int64) for sides in zip(full, last, strict=True))
             positions = step * self.rows.global_batch + tf.range(start, stop)
             if full == last:
                 positions.set_shape([full[1] - full[0]])
-            return positions, self._indices(positions, epoch, seed), epoch, seed
+            count = tf.shape(positions)
+            return positions, self._indices(positions, epoch, seed), tf.fill(count, epoch), tf.fill(count, seed)
 
         return tf.data.Dataset.range(first, self.rows.num_steps).map(step_rows)
 
@@ -162,14 +163,6 @@ class Pipeline:
 
     def _mapped(self, position: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, seed: tf.Tensor, example: Any) -> Any:
         return position, self.example_map(index, epoch, seed, example)
-
-
-def _row_by_row(
-    positions: tf.Tensor, indices: tf.Tensor, epoch: tf.Tensor, seed: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """A step with epoch and seed beside every row, so that it can be unbatched."""
-    count = tf.shape(positions)
-    return positions, indices, tf.fill(count, epoch), tf.fill(count, seed)
 
 
 def passes(begin: Callable[[], np.ndarray]) -> tf.data.Dataset:
