@@ -20,8 +20,6 @@ from benchmarks.table import machine_facts
 
 RESULTS = ROOT / "benchmarks" / "results" / "links.jsonl"
 _TIMEOUT_S = 180.0
-_TRIAL_STEPS = 3
-_TRACED_STEPS = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,6 +53,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rates", nargs="+", choices=RATES, default=list(RATES), help="of the link")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each option")
     parser.add_argument("--block-seconds", type=float, default=1.0, help="seconds of a turn, about")
+    parser.add_argument("--steps-per-call", type=int, default=8, help="optimizer updates per call, of every option")
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines are added")
     options = parser.parse_args(arguments)
     options.results.parent.mkdir(parents=True, exist_ok=True)
@@ -63,11 +62,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _measure(model: str, options: argparse.Namespace) -> Iterator[Block]:
     """All options in turn, in reverse order every other round."""
-    with running(model, _TIMEOUT_S) as pair:
+    with running(model, options.steps_per_call, _TIMEOUT_S) as pair:
         for rate in options.rates:
             found, _ = pair.ask({"rate": rate})
             _tell(f"{model}, {rate}: {found['found']}")
-            steps = {option.label: _steps(pair, option.label, options.block_seconds) for option in OPTIONS}
+            steps = {option.label: _steps(pair, option.label, options) for option in OPTIONS}
             for index in range(options.rounds):
                 for option in OPTIONS if index % 2 == 0 else reversed(OPTIONS):
                     count = steps[option.label]
@@ -76,24 +75,24 @@ def _measure(model: str, options: argparse.Namespace) -> Iterator[Block]:
                     sent = max(answer["sent_bytes"] for answer in answers)
                     yield Block(model, rate, option.label, index, step_s, sent)
             if rate == TRACED_RATE:
-                _show_timelines(pair, model)
+                _show_timelines(pair, model, options.steps_per_call)
 
 
-def _show_timelines(pair: Pair, model: str) -> None:
+def _show_timelines(pair: Pair, model: str, num_steps: int) -> None:
     """What the profiler saw of a few steps, of the first worker: computation under a collective costs no time."""
     for label in TRACED:
-        seen, _ = pair.ask({"trace": label, "steps": _TRACED_STEPS})
-        overlapped_ms = seen["overlapped_us"] / 1e3 / (2 * _TRACED_STEPS)
+        seen, _ = pair.ask({"trace": label, "steps": num_steps})
+        overlapped_ms = seen["overlapped_us"] / 1e3 / (2 * num_steps)
         print(f"{model}, {TRACED_RATE}, {label}: {overlapped_ms:.1f} ms a step of computing beside collectives")
         print(seen["drawn"] + "\n")
 
 
-def _steps(pair: Pair, option: str, block_s: float) -> int:
-    """Steps of a turn; the first ones are slow, and how slow is not known yet."""
-    pair.ask({"option": option, "steps": 1})
-    answers = pair.ask({"option": option, "steps": _TRIAL_STEPS})
-    step_s = max(answer["seconds"] for answer in answers) / _TRIAL_STEPS
-    return max(2, round(block_s / step_s))
+def _steps(pair: Pair, option: str, options: argparse.Namespace) -> int:
+    """Steps of a turn, in whole calls; the first ones are slow, and how slow is not known yet."""
+    for _ in range(2):
+        answers = pair.ask({"option": option, "steps": options.steps_per_call})
+    call_s = max(answer["seconds"] for answer in answers)
+    return options.steps_per_call * max(1, round(options.block_seconds / call_s))
 
 
 def _facts(options: argparse.Namespace) -> str:
@@ -103,7 +102,8 @@ def _facts(options: argparse.Namespace) -> str:
     return "\n".join(
         [
             f"{now}, {facts['num_cpus']} CPU(s), {facts['system']}: {versions}.",
-            f"Two workers, a core each, batch 64 each; {options.rounds} rounds of {options.block_seconds:g} s in turn.",
+            f"Two workers, a core each, batch 64 each, {options.steps_per_call} steps per call; "
+            f"{options.rounds} rounds of {options.block_seconds:g} s in turn.",
             "ms a step: median [least .. greatest]. MB sent: by one worker in a step, headers included.",
             "limit: the larger of a step without reduction and MB sent / rate. speed-up: over float32 in one pack.",
         ]

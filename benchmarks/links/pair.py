@@ -47,7 +47,7 @@ class Pair:
 
 
 @contextlib.contextmanager
-def running(model: str, timeout_s: float) -> Iterator[Pair]:
+def running(model: str, steps_per_call: int, timeout_s: float) -> Iterator[Pair]:
     """Starts two workers, joined by a link without a limit, and ends them, whatever happens."""
     addresses = [f"{address}:{_PORT}" for address in network.ADDRESSES]
     cores = sorted(os.sched_getaffinity(0))
@@ -59,7 +59,8 @@ def running(model: str, timeout_s: float) -> Iterator[Pair]:
                 log = Path(directory, f"{rank}.log")
                 workers.append(Worker(Path(sys.executable), "benchmarks.links.worker", environment, log))
             pair = Pair(workers, timeout_s)
-            pair.ask(*({"rank": rank, "core": cores[rank % len(cores)], "model": model} for rank in range(2)))
+            shared = {"model": model, "steps_per_call": steps_per_call}
+            pair.ask(*({"rank": rank, "core": cores[rank % len(cores)], **shared} for rank in range(2)))
             pair.join()
             pair.ask({"joined": True})
             yield pair

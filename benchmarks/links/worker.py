@@ -35,7 +35,7 @@ def main() -> None:
     # The parent puts the link in.
     sys.stdin.readline()
     network.set_up(rank)
-    link, blocks = _blocks(start["model"])
+    link, blocks = _blocks(start["model"], start["steps_per_call"])
     answer(ready=True)
     for line in sys.stdin:
         request = json.loads(line)
@@ -72,7 +72,7 @@ class _MeasuredLink:
         return describe_link(self._strategy)
 
 
-def _blocks(model_name: str) -> tuple[_MeasuredLink, dict[str, Callable[[int], float]]]:
+def _blocks(model_name: str, steps_per_call: int) -> tuple[_MeasuredLink, dict[str, Callable[[int], float]]]:
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -82,16 +82,27 @@ def _blocks(model_name: str) -> tuple[_MeasuredLink, dict[str, Callable[[int], f
 
     strategy = tfscale.make_strategy()
     link = _MeasuredLink(strategy)
-    return link, {option.label: _block(option, model_name, strategy, link) for option in OPTIONS}
+    return link, {option.label: _block(option, model_name, steps_per_call, strategy, link) for option in OPTIONS}
 
 
-def _block(option: Option, model_name: str, strategy: Any, link: _MeasuredLink) -> Callable[[int], float]:
+def _block(
+    option: Option, model_name: str, steps_per_call: int, strategy: Any, link: _MeasuredLink
+) -> Callable[[int], float]:
     import keras
 
     import tfscale
     from benchmarks import models
     from tfscale.training.all_reduce import set_communication_options
     from tfscale.training.packs import Packing
+
+    def compiled(model: keras.Model) -> keras.Model:
+        model.compile(
+            models.make_optimizer(keras),
+            models.make_loss(keras),
+            metrics=["accuracy"],
+            steps_per_execution=steps_per_call,
+        )
+        return model
 
     keras.utils.set_random_seed(0)
     if option.trains:
@@ -104,12 +115,10 @@ def _block(option: Option, model_name: str, strategy: Any, link: _MeasuredLink) 
             double_buffering=option.double_buffering,
         )
         with dp.scope():
-            model = dp.prepare(models.build(model_name, keras))
-            model.compile(models.make_optimizer(keras), models.make_loss(keras), metrics=["accuracy"])
+            model = compiled(dp.prepare(models.build(model_name, keras)))
         data = models.dataset(dp.global_batch)
     else:
-        model = models.build(model_name, keras)
-        model.compile(models.make_optimizer(keras), models.make_loss(keras), metrics=["accuracy"])
+        model = compiled(models.build(model_name, keras))
         data = models.dataset(PER_REPLICA_BATCH)
 
     class Clock(keras.callbacks.Callback):

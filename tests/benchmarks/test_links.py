@@ -72,7 +72,7 @@ def test_overlap_is_what_both_have_in_common():
 
 def test_a_short_run(tmp_path):
     command = [sys.executable, "-m", "benchmarks.links", "--model", "mlp", "--rates", "100mbit", "--rounds", "1"]
-    command += ["--block-seconds", "0.01", "--results", str(tmp_path / "links.jsonl")]
+    command += ["--block-seconds", "0.01", "--steps-per-call", "2", "--results", str(tmp_path / "links.jsonl")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if network.obstacle():
         assert done.returncode == 0

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 import tfscale
+from tfscale.training.progress import watch_progress
 
 
 class Traced(keras.layers.Layer):
@@ -70,4 +71,28 @@ def calls(num_replicas: int) -> dict[str, Any]:
     without = tfscale.DataParallel(global_batch=8, strategy=dp.strategy)
     found["without"] = fit(compiled(without), steps_per_epoch=5)[0]
     found["files"] = {"steps_per_execution": model.get_compile_config()["steps_per_execution"]}
+    return found
+
+
+def reductions(num_replicas: int) -> dict[str, int]:
+    """How many reductions eight steps take, by what is done and the steps of a call."""
+    tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(global_batch=8)
+    buffered = tfscale.DataParallel(global_batch=8, strategy=dp.strategy, double_buffering=True)
+    x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
+    y = x.sum(axis=1, keepdims=True)
+    found = {}
+    for name, prepared, every in (("plain", dp, None), ("accumulation", dp, 4), ("double buffering", buffered, None)):
+        for steps in (1, 4):
+            with dp.scope():
+                model = prepared.prepare(keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)]))
+                optimizer = keras.optimizers.SGD(gradient_accumulation_steps=every)
+                model.compile(optimizer, "mse", steps_per_execution=steps)
+            progress, _ = watch_progress(model, 0)
+            model.fit(x, y, verbose=0)
+            begun, ended = progress.read()
+            assert begun == ended
+            found[f"{name}, {steps}"] = begun
+            model.evaluate(x, y, verbose=0)
+            found[f"{name}, evaluate, {steps}"] = progress.read()[0] - begun
     return found

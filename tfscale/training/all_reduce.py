@@ -89,7 +89,7 @@ def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
 def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
     """As `all_reduce_sum`, each tensor in its own dtype, however narrow: the sum is rounded to that at every hop."""
     context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
+    if context.num_replicas_in_sync == 1 or all(tensor is None for tensor in tensors):
         return list(tensors)
     refuse_collectives_inside_xla()
     settings = _SETTINGS.get(context.strategy, _Settings())

@@ -7,7 +7,7 @@ Keras asks a model for three functions of an iterator. These run every replica's
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -27,6 +27,19 @@ from tfscale.training.xla import run_compiled
 Logs = dict[str, Any]
 
 
+class ReplicaSteps(NamedTuple):
+    """What each replica does in a call of one step, and in a call of several. All replicas return the same tensors."""
+
+    alone: Callable[[ReplicaBatch], Any]
+    """Returns what logs are made of."""
+    one_of_several: Callable[[ReplicaBatch], Any]
+    """As `alone`; or returns an empty list, where there is something to do `afterwards`."""
+    make_logs: Callable[[Any], Logs]
+    """Makes logs of what was returned last."""
+    afterwards: Callable[[], Any] | None = None
+    """Returns what logs are made of, after the last step of several."""
+
+
 class StepRunner:
     """Runs steps of a prepared model on all replicas of its strategy.
 
@@ -43,34 +56,34 @@ class StepRunner:
         self._calls = calls
         self._count: tuple[int, tf.Tensor] | None = None
 
-    def logging_function(
-        self, replica_step: Callable[[ReplicaBatch], Any], make_logs: Callable[[Any], Logs]
-    ) -> Callable[[Any], Logs]:
+    def logging_function(self, replica: ReplicaSteps) -> Callable[[Any], Logs]:
         """A Keras train or test function: takes an iterator, runs `steps_per_execution` steps, returns the logs.
 
         Args:
-            replica_step: One step of one replica; all replicas return the same tensors.
-            make_logs: Makes logs of what the last step returned.
+            replica: What each replica does.
         """
 
         @tf.autograph.experimental.do_not_convert
-        def one_step(batch: Any) -> Any:
-            return self._first_replica(self._run(replica_step, batch))
+        def one_of_several(batch: Any) -> Any:
+            return self._first_replica(self._run(replica.one_of_several, batch))
 
         @tf.autograph.experimental.do_not_convert
         def steps(iterator: Any, count: tf.Tensor | None) -> Logs:
             if count is None:
-                return make_logs(one_step(_next_batch(iterator)))
-            return make_logs(self._several_steps(one_step, iterator, count))
+                return replica.make_logs(self._first_replica(self._run(replica.alone, _next_batch(iterator))))
+            outputs = self._several_steps(one_of_several, iterator, count)
+            if replica.afterwards is not None:
+                outputs = self._first_replica(self._strategy.run(replica.afterwards))
+            return replica.make_logs(outputs)
 
         def lone_step(own: ReplicaBatch) -> Any:
             # Here, because each replica is traced by a thread of its own.
             with at_once():
-                return replica_step(own)
+                return replica.alone(own)
 
         @tf.autograph.experimental.do_not_convert
         def on_batch(batch: Any) -> Logs:
-            return make_logs(self._first_replica(self._run(lone_step, batch)))
+            return replica.make_logs(self._first_replica(self._run(lone_step, batch)))
 
         if not self._model.run_eagerly:
             steps = tf.function(steps, reduce_retracing=True)

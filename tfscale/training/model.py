@@ -34,7 +34,7 @@ from tfscale.training.data.distribution import (
 )
 from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.failures import failing_together
-from tfscale.training.functions import StepRunner
+from tfscale.training.functions import ReplicaSteps, StepRunner
 from tfscale.training.losses import make_losses_global
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.optimizers import reduce_gradients_once
@@ -156,12 +156,9 @@ class PreparedModel:
         if self._model.train_function is None or force:
             self._adapt()
             division = self._micro_batch.divide(self._model, self._data_spec)
-            run, make_logs = self._step(
-                "train_step", functools.partial(step.train_step, division=division), step.own_train_step
-            )
-            self._model.train_function = self._runner.logging_function(
-                lambda batch: run(self._model, batch, self._batch_norm), make_logs
-            )
+            default = functools.partial(step.train_step, division=division)
+            steps = self._steps("train_step", default, step.own_train_step, self._batch_norm)
+            self._model.train_function = self._runner.logging_function(steps)
         return self._model.train_function
 
     def make_test_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -169,10 +166,8 @@ class PreparedModel:
         if self._model.test_function is None or force:
             self._adapt()
             division = self._micro_batch.divide(self._model)
-            run, make_logs = self._step(
-                "test_step", functools.partial(step.test_step, division=division), step.own_test_step
-            )
-            self._model.test_function = self._runner.logging_function(lambda batch: run(self._model, batch), make_logs)
+            steps = self._steps("test_step", functools.partial(step.test_step, division=division), step.own_test_step)
+            self._model.test_function = self._runner.logging_function(steps)
         return self._model.test_function
 
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -218,11 +213,24 @@ class PreparedModel:
         kinds = [device.device_type for device in tf.config.list_physical_devices()]
         return would_compile(_tf_private.flat_layers(self._model), kinds)
 
-    def _step(self, name: str, default: Callable[..., Any], own: Callable[..., Any]) -> tuple[Callable[..., Any], Any]:
-        """The replica's step for this model's class, and how logs are made of what it returns."""
+    def _steps(self, name: str, default: Callable[..., Any], own: Callable[..., Any], *more: Any) -> ReplicaSteps:
+        """What a replica does with its rows in the step `name`: `default`, or `own` for a class that defines it."""
         if step.has_own_step(self._model, name):
-            return own, dict
-        return default, functools.partial(metrics.metric_results, self._model)
+
+            def run_own(rows: Any) -> Any:
+                return own(self._model, rows, *more)
+
+            return ReplicaSteps(run_own, run_own, make_logs=dict)
+
+        def run(rows: Any, sends_states: bool) -> Any:
+            return default(self._model, rows, *more, sends_states=sends_states)
+
+        return ReplicaSteps(
+            functools.partial(run, sends_states=True),
+            functools.partial(run, sends_states=False),
+            make_logs=functools.partial(metrics.metric_results, self._model),
+            afterwards=functools.partial(step.send_states, self._model),
+        )
 
     def _adapt(self) -> None:
         """Makes every part of the built, compiled model exact. Idempotent, and cheap next to tracing a step."""

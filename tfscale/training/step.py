@@ -39,7 +39,12 @@ class SentAlong(NamedTuple):
 
 
 def train_step(
-    model: keras.Model, batch: ReplicaBatch, batch_norm: str, division: MicroSteps | None
+    model: keras.Model,
+    batch: ReplicaBatch,
+    batch_norm: str,
+    division: MicroSteps | None,
+    *,
+    sends_states: bool,
 ) -> list[tf.Tensor]:
     """One update of `model` from this replica's rows; to be called in a replica context.
 
@@ -48,15 +53,19 @@ def train_step(
         batch: This replica's rows.
         batch_norm: `"local"` or `"synchronized"`.
         division: Of the rows into micro-steps; None for one pass over all of them.
+        sends_states: Whether metric states travel in this step. They are whole at any time: `send_states` after the
+            last of several steps is enough.
 
     Returns:
-        The metric states summed over all replicas; `metrics.metric_results` makes logs of them.
+        The metric states summed over all replicas, of which `metrics.metric_results` makes logs; empty if not sent.
     """
     with counting_reductions(model), sending_what_waits([model.optimizer]):
-        return _default_train_step(model, batch, batch_norm, division)
+        return _default_train_step(model, batch, batch_norm, division, sends_states)
 
 
-def test_step(model: keras.Model, batch: ReplicaBatch, division: MicroSteps | None) -> list[tf.Tensor]:
+def test_step(
+    model: keras.Model, batch: ReplicaBatch, division: MicroSteps | None, *, sends_states: bool
+) -> list[tf.Tensor]:
     """Updates the metrics of `model` from this replica's rows; as `train_step` without the update."""
     share = _share_of(batch)
 
@@ -69,7 +78,13 @@ def test_step(model: keras.Model, batch: ReplicaBatch, division: MicroSteps | No
 
     with in_share(share):
         _sum_over_parts(model, run, batch, share, division, [])
-    return _reduce_states(model, SentAlong())
+    return send_states(model) if sends_states else []
+
+
+def send_states(model: keras.Model) -> list[tf.Tensor]:
+    """The metric states summed over all replicas, by a reduction of their own."""
+    with counting_reductions(model):
+        return _reduce_states(model, SentAlong())
 
 
 def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> Logs:
@@ -105,7 +120,7 @@ def _share_of(batch: ReplicaBatch) -> Share:
 
 
 def _default_train_step(
-    model: keras.Model, batch: ReplicaBatch, batch_norm: str, division: MicroSteps | None
+    model: keras.Model, batch: ReplicaBatch, batch_norm: str, division: MicroSteps | None, sends_states: bool
 ) -> list[tf.Tensor]:
     """Keras's own `train_step`, with its pass over all rows or over parts of them."""
     optimizer, variables, share = model.optimizer, model.trainable_weights, _share_of(batch)
@@ -129,7 +144,7 @@ def _default_train_step(
     with in_share(share):
         sums = _sum_over_parts(model, run, batch, share, division, statistics)
         sent = SentAlong(statistics, sums[len(variables) :], slots)
-        return _update(model, sums[: len(variables)], sent)
+        return _update(model, sums[: len(variables)], sent, sends_states)
 
 
 def _sum_over_parts(
@@ -146,16 +161,16 @@ def _sum_over_parts(
     return sum_over_micro_steps(model, run, batch, share, division, statistics)
 
 
-def _update(model: keras.Model, gradients: list[Any], sent: SentAlong) -> list[tf.Tensor]:
-    """Keras's own update, with one reduction that carries gradients, metric states and batch statistics.
+def _update(model: keras.Model, gradients: list[Any], sent: SentAlong, sends_states: bool) -> list[tf.Tensor]:
+    """Keras's own update, with one reduction that carries gradients, batch statistics and, if asked, metric states.
 
     Where the gradients stay here, or travel in the next step, the others have a reduction of their own.
     """
     optimizer, variables = model.optimizer, model.trainable_weights
     if accumulates(optimizer) or takes_turns(optimizer):
         optimizer.apply(gradients, variables)
-        return _reduce_states(model, sent)
-    states = metrics.local_metric_states(model)
+        return _reduce_states(model, sent, sends_states)
+    states = metrics.local_metric_states(model) if sends_states else []
     reduced, others = optimizers.reduce_together(
         optimizer, gradients, [*states, *sent.slots, *sent.shared], scale=optimizer.scale_loss(1.0)
     )
@@ -190,9 +205,9 @@ def _mean_entry(loss: tf.Tensor, share: Share) -> tf.Tensor:
     return tf.math.divide_no_nan(tf.reduce_sum(own), tf.cast(tf.size(own), own.dtype))
 
 
-def _reduce_states(model: keras.Model, sent: SentAlong) -> list[tf.Tensor]:
+def _reduce_states(model: keras.Model, sent: SentAlong, sends_states: bool = True) -> list[tf.Tensor]:
     """Metric states and batch statistics alone: what evaluation, and a user's own `train_step`, still have to send."""
-    states = metrics.local_metric_states(model)
+    states = metrics.local_metric_states(model) if sends_states else []
     reduced = all_reduce_sum([*states, *sent.slots, *sent.shared])
     _receive(model, sent, reduced[len(states) :])
     return reduced[: len(states)]
