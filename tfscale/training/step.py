@@ -6,6 +6,7 @@ The forward and backward pass on its own rows, one reduction, and the same updat
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -28,8 +29,10 @@ Logs = dict[str, Any]
 
 
 class SentAlong(NamedTuple):
-    """What a step sends besides gradients and metric states."""
+    """What a step sends besides gradients."""
 
+    states: Sequence[tf.Tensor] = ()
+    """Metric states, where they travel in this step."""
     statistics: Sequence[keras.Variable] = ()
     """The moving averages of local BatchNormalization."""
     shared: Sequence[tf.Tensor] = ()
@@ -84,7 +87,7 @@ def test_step(
 def send_states(model: keras.Model) -> list[tf.Tensor]:
     """The metric states summed over all replicas, by a reduction of their own."""
     with counting_reductions(model):
-        return _reduce_states(model, SentAlong())
+        return _reduce_along(model, SentAlong(metrics.local_metric_states(model)))
 
 
 def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> Logs:
@@ -143,8 +146,9 @@ def _default_train_step(
 
     with in_share(share):
         sums = _sum_over_parts(model, run, batch, share, division, statistics)
-        sent = SentAlong(statistics, sums[len(variables) :], slots)
-        return _update(model, sums[: len(variables)], sent, sends_states)
+        states = metrics.local_metric_states(model) if sends_states else []
+        sent = SentAlong(states, statistics, sums[len(variables) :], slots)
+        return _update(model, sums[: len(variables)], sent)
 
 
 def _sum_over_parts(
@@ -161,23 +165,21 @@ def _sum_over_parts(
     return sum_over_micro_steps(model, run, batch, share, division, statistics)
 
 
-def _update(model: keras.Model, gradients: list[Any], sent: SentAlong, sends_states: bool) -> list[tf.Tensor]:
-    """Keras's own update, with one reduction that carries gradients, batch statistics and, if asked, metric states.
+def _update(model: keras.Model, gradients: list[Any], sent: SentAlong) -> list[tf.Tensor]:
+    """Keras's own update, with one reduction that carries gradients, metric states and batch statistics.
 
     Where the gradients stay here, or travel in the next step, the others have a reduction of their own.
     """
     optimizer, variables = model.optimizer, model.trainable_weights
     if accumulates(optimizer) or takes_turns(optimizer):
         optimizer.apply(gradients, variables)
-        return _reduce_states(model, sent, sends_states)
-    states = metrics.local_metric_states(model) if sends_states else []
+        return _reduce_along(model, sent)
     reduced, others = optimizers.reduce_together(
-        optimizer, gradients, [*states, *sent.slots, *sent.shared], scale=optimizer.scale_loss(1.0)
+        optimizer, gradients, [*sent.states, *sent.slots, *sent.shared], scale=optimizer.scale_loss(1.0)
     )
     with optimizers.gradients_reduced():
         optimizer.apply(reduced, variables)
-    _receive(model, sent, others[len(states) :])
-    return others[: len(states)]
+    return _receive(model, sent, others)
 
 
 def _forward(model: keras.Model, data: Any, share: Share, *, training: bool) -> tf.Tensor:
@@ -205,17 +207,18 @@ def _mean_entry(loss: tf.Tensor, share: Share) -> tf.Tensor:
     return tf.math.divide_no_nan(tf.reduce_sum(own), tf.cast(tf.size(own), own.dtype))
 
 
-def _reduce_states(model: keras.Model, sent: SentAlong, sends_states: bool = True) -> list[tf.Tensor]:
+def _reduce_along(model: keras.Model, sent: SentAlong) -> list[tf.Tensor]:
     """Metric states and batch statistics alone: what evaluation, and a user's own `train_step`, still have to send."""
-    states = metrics.local_metric_states(model) if sends_states else []
-    reduced = all_reduce_sum([*states, *sent.slots, *sent.shared])
-    _receive(model, sent, reduced[len(states) :])
-    return reduced[: len(states)]
+    return _receive(model, sent, all_reduce_sum([*sent.states, *sent.slots, *sent.shared]))
 
 
-def _receive(model: keras.Model, sent: SentAlong, sums: Sequence[tf.Tensor]) -> None:
-    checksums.received(model, sums[: len(sent.slots)])
-    _assign(sent.statistics, sums[len(sent.slots) :])
+def _receive(model: keras.Model, sent: SentAlong, sums: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Takes in the sums of what was sent along; returns those of the metric states."""
+    left = iter(sums)
+    states = list(itertools.islice(left, len(sent.states)))
+    checksums.received(model, list(itertools.islice(left, len(sent.slots))))
+    _assign(sent.statistics, list(left))
+    return states
 
 
 def _weighted(variable: keras.Variable, share: Share) -> tf.Tensor:
@@ -244,7 +247,7 @@ def _global_logs(
 ) -> Logs:
     """Metrics from their states over all replicas, anything else averaged over all examples."""
     shared = [_weighted(variable, share) for variable in statistics]
-    states = _reduce_states(model, SentAlong(statistics, shared, slots))
+    states = _reduce_along(model, SentAlong(metrics.local_metric_states(model), statistics, shared, slots))
     with metrics.using_states(model, states):
         results = {metric.name: metric.result() for metric in model.metrics} | model.get_metrics_result()
     logs = dict(logs)
