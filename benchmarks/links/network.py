@@ -7,6 +7,7 @@ inside of one.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -77,7 +78,15 @@ def limit(rank: int, rate: str | None) -> None:
 
 
 def sent_bytes(rank: int) -> int:
-    """What this worker has sent over the link, headers included."""
+    """What this worker has sent over the link, headers included.
+
+    The token bucket counts what it lets through, with the headers of every packet. Without a bucket it is the network
+    card's count, which takes up to 64 KB of packets for one: 4 % less.
+    """
+    shown = json.loads(_run("tc", "-s", "-j", "qdisc", "show", "dev", _end(rank)))
+    for queue in shown:
+        if queue.get("kind") == "tbf":
+            return int(queue["bytes"])
     with open("/proc/self/net/dev") as lines:
         for line in lines:
             name, _, counters = line.partition(":")
@@ -90,7 +99,8 @@ def _end(rank: int) -> str:
     return f"tfs{rank}"
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode:
         raise LaunchError(f"{' '.join(command)} failed.\nReceived: {done.stderr.strip()}")
+    return done.stdout

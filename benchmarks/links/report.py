@@ -32,7 +32,7 @@ class Row:
         exactness: As stated.
         step_s: Median seconds of a step.
         spread_s: The least and the greatest.
-        sent_bytes: Of one worker in one step, as the network card counts them.
+        sent_bytes: Of one worker in one step, headers included.
         limit_s: max(compute, bytes / bandwidth).
         speed_up: Over float32 in one pack; the median of the ratios within a round.
         passed: Whether its bar is reached; None without one.

