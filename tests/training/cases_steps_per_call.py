@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
 
 import tfscale
+from tfscale.training import steps_per_call
 from tfscale.training.progress import watch_progress
 
 
@@ -23,10 +26,14 @@ class Traced(keras.layers.Layer):
 
 
 class Calls(keras.callbacks.Callback):
-    """Notes the first and the last step of each call, by epoch."""
+    """Notes the first and the last step of each call, by epoch, and keeps a clock on which calls and steps take as long
+    as said: how the calls grow must not depend on the machine."""
+
+    HOST_S, STEP_S = 0.0005, 0.0001
 
     def __init__(self) -> None:
         super().__init__()
+        self.now_s = 0.0
         self.epochs: list[list[tuple[int, int]]] = []
         self.traces: list[int] = []
 
@@ -38,7 +45,11 @@ class Calls(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.epochs[-1].append((self._begin, batch))
+        self.now_s += self.HOST_S + (batch - self._begin + 1) * self.STEP_S
         self.traces.append(Traced.traces)
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.now_s += self.HOST_S
 
 
 def calls(num_replicas: int) -> dict[str, Any]:
@@ -55,10 +66,12 @@ def calls(num_replicas: int) -> dict[str, Any]:
         return model
 
     noted = Calls()
+    clocked = functools.partial(steps_per_call.StepsPerCall, clock=lambda: noted.now_s)
 
     def fit(model: keras.Model, **arguments: Any) -> list[list[tuple[int, int]]]:
         noted.epochs.clear()
-        model.fit(x, y, verbose=0, callbacks=[noted], **arguments)
+        with mock.patch.object(steps_per_call, "StepsPerCall", clocked):
+            model.fit(x, y, verbose=0, callbacks=[noted], **arguments)
         return list(noted.epochs)
 
     model = compiled()

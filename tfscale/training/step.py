@@ -40,6 +40,10 @@ class SentAlong(NamedTuple):
     slots: Sequence[tf.Tensor] = ()
     """Its checksum, in its place."""
 
+    def tensors(self) -> list[tf.Tensor]:
+        """What goes over the link, in the order in which `_receive` takes the sums."""
+        return [*self.states, *self.slots, *self.shared]
+
 
 def train_step(
     model: keras.Model,
@@ -174,9 +178,8 @@ def _update(model: keras.Model, gradients: list[Any], sent: SentAlong) -> list[t
     if accumulates(optimizer) or takes_turns(optimizer):
         optimizer.apply(gradients, variables)
         return _reduce_along(model, sent)
-    reduced, others = optimizers.reduce_together(
-        optimizer, gradients, [*sent.states, *sent.slots, *sent.shared], scale=optimizer.scale_loss(1.0)
-    )
+    scale = optimizer.scale_loss(1.0)
+    reduced, others = optimizers.reduce_together(optimizer, gradients, sent.tensors(), scale=scale)
     with optimizers.gradients_reduced():
         optimizer.apply(reduced, variables)
     return _receive(model, sent, others)
@@ -209,7 +212,7 @@ def _mean_entry(loss: tf.Tensor, share: Share) -> tf.Tensor:
 
 def _reduce_along(model: keras.Model, sent: SentAlong) -> list[tf.Tensor]:
     """Metric states and batch statistics alone: what evaluation, and a user's own `train_step`, still have to send."""
-    return _receive(model, sent, all_reduce_sum([*sent.states, *sent.slots, *sent.shared]))
+    return _receive(model, sent, all_reduce_sum(sent.tensors()))
 
 
 def _receive(model: keras.Model, sent: SentAlong, sums: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -13,7 +13,7 @@ class Worker:
 
     def __init__(self, addresses, rank, facts=None, *, timeout_s=20.0, delay_s=0.0):
         self.error = ""
-        self.took_s = 0.0
+        self.start_s = self.took_s = 0.0
         self._thread = threading.Thread(target=self._run, args=(addresses, rank, facts or {}, timeout_s, delay_s))
         self._thread.start()
 
@@ -24,12 +24,12 @@ class Worker:
 
     def _run(self, addresses, rank, facts, timeout_s, delay_s):
         time.sleep(delay_s)
-        start_s = time.monotonic()
+        self.start_s = time.monotonic()
         try:
             meet(ClusterSpec(tuple(addresses), rank), facts, timeout_s=timeout_s)
         except ClusterError as error:
             self.error = str(error)
-        self.took_s = time.monotonic() - start_s
+        self.took_s = time.monotonic() - self.start_s
 
 
 def run_all(num_workers, ranks=None, facts=None, **options):

@@ -42,6 +42,8 @@ def test_missing_worker_is_named_by_all_within_the_deadline(missing):
     ranks = sorted({0, 1, 2} - missing)
     addresses, workers = run_all(3, ranks=ranks, timeout_s=1.0)
     who = ", ".join(f"{rank} ({addresses[rank]})" for rank in sorted(missing))
+    # When the chief gives up, so do all, whenever they began.
+    first_s = min(worker.start_s for worker in workers)
     for rank, worker in zip(ranks, workers, strict=True):
         # The chief speaks for all, where it is there.
         reporter = 0 if 0 in ranks else rank
@@ -52,8 +54,7 @@ def test_missing_worker_is_named_by_all_within_the_deadline(missing):
             f"Received by worker {reporter} ({addresses[reporter]}): connection refused, nothing listens there. "
             "Start it, or read its output."
         )
-        # The chief may have begun to wait a little earlier, and its answer ends the wait of all.
-        assert 0.5 <= worker.took_s < 3.0
+        assert 1.0 <= worker.start_s + worker.took_s - first_s < 3.0
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_sigterm_ends_a_worker_that_waits(handler, status):
         sent_s = time.monotonic()
         process.terminate()
         assert process.wait(20) == status
-        assert time.monotonic() - sent_s < 5.0
+        assert time.monotonic() - sent_s < 1.0
 
 
 def test_job_of_one_worker_meets_nobody():
