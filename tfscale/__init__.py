@@ -45,9 +45,12 @@ if TYPE_CHECKING:
     from tfscale.training.compression.power_sgd import PowerSGD
     from tfscale.training.compression.protocol import Compression, Reduction
     from tfscale.training.data.files import RecordFiles
+    from tfscale.training.gather import gather_rows
     from tfscale.training.model import prepare
+    from tfscale.training.optimizers import sum_gradients
     from tfscale.training.schedules import ReplicaSchedule, StepDecay
     from tfscale.training.strategy import make_strategy, simulate_replicas
+    from tfscale.training.terms import sum_over_examples
 
     __version__: str
 
@@ -82,11 +85,14 @@ __all__ = [
     "TfscaleError",
     "VersionError",
     "__version__",
+    "gather_rows",
     "make_strategy",
     "prepare",
     "resolve_cluster",
     "scale_hyperparameters",
     "simulate_replicas",
+    "sum_gradients",
+    "sum_over_examples",
     "verify",
 ]
 
@@ -122,11 +128,14 @@ _HOMES = {
     "StepDecay": "tfscale.training.schedules",
     "TfscaleError": "tfscale.errors",
     "VersionError": "tfscale.errors",
+    "gather_rows": "tfscale.training.gather",
     "make_strategy": "tfscale.training.strategy",
     "prepare": "tfscale.training.model",
     "resolve_cluster": "tfscale.cluster",
     "scale_hyperparameters": "tfscale.scaling.hyperparameters",
     "simulate_replicas": "tfscale.training.strategy",
+    "sum_gradients": "tfscale.training.optimizers",
+    "sum_over_examples": "tfscale.training.terms",
     "verify": "tfscale.parity.verification",
 }
 

@@ -211,8 +211,14 @@ class DataParallel:
         """Where the model, the optimizer and the metrics are created, and `compile` is called."""
         return self._strategy.scope()
 
-    def prepare(self, model: keras.Model) -> keras.Model:
-        """Makes `model` exact on these replicas; see `tfscale.prepare`. The same object comes back."""
+    def prepare(self, model: keras.Model, check: str = "auto") -> keras.Model:
+        """Makes `model` exact on these replicas; see `tfscale.prepare`. The same object comes back.
+
+        Args:
+            model: Any Keras model that was made under the scope, compiled or not.
+            check: Whether its first step is compared with that of one replica: `"auto"`, `"always"`, `"warn"` or
+                `"off"`.
+        """
         prepared = prepare(
             model,
             strategy=self._strategy,
@@ -223,6 +229,7 @@ class DataParallel:
             steps_per_execution=self._steps_per_execution,
             compression=self._sending.compression or "none",
             double_buffering=self._sending.double_buffering,
+            check=check,
         )
         self._models.add(prepared)
         return prepared

@@ -52,7 +52,7 @@ class ModelError(TfscaleError, ValueError):
 
 
 class ParityError(TfscaleError, ValueError):
-    """`verify` cannot compare what it was given."""
+    """A step is not that of one replica, found before anything was updated; or `verify` has nothing to compare."""
 
 
 class RecoveryError(TfscaleError, ValueError):

@@ -11,7 +11,7 @@ import tfscale
 from tests.training.cases_batch_norm import count_collectives
 from tfscale.training.all_reduce import all_reduce_sum, global_mean, replica_id, set_communication_options
 from tfscale.training.compression.riders import sum_with_riders
-from tfscale.training.losses import gather_rows
+from tfscale.training.losses import gather_with_own_slope
 from tfscale.training.packs import Packing
 from tfscale.training.share import agree_on_share, make_share
 
@@ -128,7 +128,7 @@ def gathered(num_replicas: int, rows: int) -> dict[str, Any]:
         share = make_share(*(tf.constant(number, tf.int64) for number in (len(part), rows, cuts[own])))
         with tf.GradientTape() as tape:
             tape.watch(part)
-            whole = gather_rows(part, share)
+            whole = gather_with_own_slope(part, share)
             total = tf.reduce_sum(tf.square(whole))
         return whole, tape.gradient(total, part)
 

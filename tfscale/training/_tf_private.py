@@ -150,6 +150,24 @@ def compute_loss(model: keras.Model, x: Any, y: Any, y_pred: Any, sample_weight:
     return model._compute_loss(x, y, y_pred, sample_weight, training=training)
 
 
+def metric_function(metric: keras.metrics.Metric) -> Any:
+    """The function that a metric averages over examples; None for metrics of another kind.
+
+    Why: it may be the user's own, in a class of Keras's. Breaks first: tests/training/test_vouching.py.
+    """
+    return getattr(metric, "_fn", None)
+
+
+def all_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
+    """The metrics of a compiled model one by one, where `model.metrics` has one object for those of `compile`.
+
+    Why and breaks first: as `metric_function`.
+    """
+    compiled = getattr(model, "_compile_metrics", None)
+    inner = compiled.metrics if compiled is not None and compiled.built else ()
+    return [*(metric for metric in model.metrics if metric is not compiled), *inner]
+
+
 def loss_tracker(model: keras.Model) -> keras.metrics.Metric:
     """The `Mean` behind the log entry "loss" of a compiled model.
 
@@ -177,13 +195,13 @@ def reduction_axes(layer: keras.layers.BatchNormalization) -> list[int]:
     return list(layer._reduction_axes)
 
 
-def compiled_output_shapes_known(model: keras.Model) -> bool:
-    """Whether the compiled losses and metrics of `model` have been built."""
-    losses, metrics = (
-        getattr(model, "_compile_loss", None),
-        getattr(model, "_compile_metrics", None),
-    )
-    return all(part is None or part.built for part in (losses, metrics))
+def captured_from_outside(graph: Any) -> dict[str, Any]:
+    """What the placeholders of a function's graph stand for that were made for tensors of outside, by their names.
+
+    Why: whether an index comes from the batch shows only in the graph around a loop or a function that XLA compiles.
+    Breaks first: tests/training/test_graph_walk.py.
+    """
+    return {inside.op.name: outside for outside, inside in getattr(graph, "captures", ())}
 
 
 def build_from_spec(model: keras.Model, data_spec: Any) -> None:
@@ -293,6 +311,11 @@ def hook_averages(optimizer: keras.optimizers.Optimizer, when: Callable[[Callabl
     copy = type(optimizer)._overwrite_model_variables_with_average_value.__get__(optimizer)
     optimizer._update_model_variables_moving_average = lambda variables: when(lambda: move(variables))
     optimizer._overwrite_model_variables_with_average_value = lambda variables: when(lambda: copy(variables))
+
+
+def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether Keras clips what it is given. Why: as `hook_gradients`."""
+    return any(value is not None for value in (optimizer.clipnorm, optimizer.global_clipnorm, optimizer.clipvalue))
 
 
 def micro_step_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.training.all_reduce import all_gather
+from tfscale.training.all_reduce import all_gather, replica_id
 from tfscale.training.inputs import local_replicas
 
 
@@ -49,3 +49,46 @@ def least_of_workers(strategy: tf.distribute.Strategy, number: int) -> int:
     if replicas.here == replicas.total:
         return number
     return min(gather_from_workers(strategy, tf.constant(number, tf.int64)))
+
+
+def agree_with_chief(strategy: tf.distribute.Strategy, numbers: list[int]) -> list[int]:
+    """What the chief has found, for all workers; to be called by every worker with as many numbers."""
+    replicas = local_replicas(strategy)
+    if replicas.here == replicas.total or not numbers:
+        return numbers
+    found: list[int] = gather_from_workers(strategy, tf.constant(numbers, tf.int64))[0]
+    return found
+
+
+def first_of_workers(strategy: tf.distribute.Strategy, message: str) -> str:
+    """The first text that is not empty, by rank, for all workers; to be called by every worker."""
+    replicas = local_replicas(strategy)
+    if replicas.here == replicas.total:
+        return message
+    own = list(message.encode())[:_LONGEST_MESSAGE]
+    padded = tf.constant([*own, *[0] * (_LONGEST_MESSAGE - len(own))], tf.int64)
+    texts = [bytes(number for number in text if number) for text in gather_from_workers(strategy, padded)]
+    return next((text.decode(errors="replace") for text in texts if text), "")
+
+
+_LONGEST_MESSAGE = 4000
+
+
+def gather_rows_of_workers(strategy: tf.distribute.Strategy, rows: Any) -> Any:
+    """The rows of all workers, in order of rank; `rows` themselves where there is one. Numbers only.
+
+    Args:
+        strategy: Of the job.
+        rows: Structure of tensors `[rows, ...]`; any number of rows, but at least one.
+    """
+    replicas = local_replicas(strategy)
+    if replicas.here == replicas.total:
+        return rows
+
+    def gather() -> list[Any]:
+        # Each replica of a worker has the worker's rows: all but the first send none.
+        is_first = replica_id() == replicas.first
+        return [all_gather(tf.identity(leaf) if is_first else leaf[:0]) for leaf in tf.nest.flatten(rows)]
+
+    everyone: Any = tf.function(lambda: strategy.run(gather), autograph=False)()
+    return tf.nest.pack_sequence_as(rows, [strategy.experimental_local_results(each)[0] for each in everyone])

@@ -16,6 +16,8 @@ import tensorflow as tf
 from tfscale.training import _collective_private
 from tfscale.training.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.training.progress import current_progress
+from tfscale.training.share import num_replicas
+from tfscale.training.sparse import merge_equal_rows
 from tfscale.training.thread_flag import ThreadFlag
 from tfscale.training.xla import refuse_collectives_inside_xla
 
@@ -61,7 +63,8 @@ def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
 
     To be called by every replica, inside `strategy.run`, with the same number of tensors of the same shapes.
     Floating-point tensors narrower than 32 bits are summed in float32. float64 and integer tensors take one more
-    collective per dtype, and each sparse gradient (`tf.IndexedSlices`) takes three: it is gathered, not summed.
+    collective per dtype, and each sparse gradient (`tf.IndexedSlices`) takes three: it is gathered, and its rows are
+    summed only where they are the same for every batch.
 
     Args:
         tensors: Tensors of any shape, `tf.IndexedSlices` or None.
@@ -77,8 +80,7 @@ def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
         >>> float(total)
         3.0
     """
-    context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
+    if num_replicas() == 1:
         return list(tensors)
     summed = sum_as_they_are([None if tensor is None else widened(tensor) for tensor in tensors])
     return [
@@ -89,7 +91,7 @@ def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
 def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
     """As `all_reduce_sum`, each tensor in its own dtype, however narrow: the sum is rounded to that at every hop."""
     context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1 or all(tensor is None for tensor in tensors):
+    if num_replicas() == 1 or all(tensor is None for tensor in tensors):
         return list(tensors)
     refuse_collectives_inside_xla()
     settings = _SETTINGS.get(context.strategy, _Settings())
@@ -105,7 +107,8 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
         pieces = [cut(tensors[index], bytes_per_pack) for index in indices]
         received = iter(_sum_in_packs(list(itertools.chain(*pieces)), bytes_per_pack, settings))
         for index, parts in zip(indices, pieces, strict=True):
-            results[index] = put_together([next(received) for _ in parts], tensors[index])
+            whole = put_together([next(received) for _ in parts], tensors[index])
+            results[index] = merge_equal_rows(whole, tensors[index])
     if progress is not None:
         progress.leave(results)
     return results
@@ -167,7 +170,7 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
         Tensor `[sum of n_i, ...]`, equal on all replicas.
     """
     context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
+    if num_replicas() == 1:
         return rows
     refuse_collectives_inside_xla()
     # Collectives carry numbers only.

@@ -21,7 +21,9 @@ from tfscale.errors import ModelError
 from tfscale.scaling import ScaledKnob, scale_batch_norm_momentum
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.gather import slope_weight
 from tfscale.training.share import current_share
+from tfscale.training.terms import is_recording
 
 MODES = ("auto", "local", "synchronized")
 
@@ -72,10 +74,8 @@ def set_batch_norm(model: keras.Model, mode: str) -> None:
         mode: `"local"` or `"synchronized"`.
     """
     for layer in batch_norm_layers(model):
-        if mode == "synchronized" or layer.synchronized:
-            _tf_private.replace_batch_moments(layer, _global_moments(layer))
-        else:
-            _tf_private.replace_batch_moments(layer, _tf_private.batch_moments(layer))
+        is_global = mode == "synchronized" or layer.synchronized
+        _tf_private.replace_batch_moments(layer, _moments_of_step(layer, is_global=is_global))
 
 
 # The momentum with which a layer was made, and the one it got.
@@ -140,19 +140,21 @@ def is_synchronized(model: keras.Model, mode: str) -> bool:
     return any(mode == "synchronized" or layer.synchronized for layer in batch_norm_layers(model) if layer.trainable)
 
 
-def _global_moments(layer: keras.layers.BatchNormalization) -> Moments:
+def _moments_of_step(layer: keras.layers.BatchNormalization, *, is_global: bool) -> Moments:
     def moments(inputs: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
         share = current_share()
-        if share is None or share.num_replicas == 1:
+        # What is local on purpose is none of the differences that a check looks for.
+        if share is None or share.num_replicas == 1 or not (is_global or is_recording()):
             return _tf_private.batch_moments(layer)(inputs, mask)
         axes, is_counted = _tf_private.reduction_axes(layer), share.is_counted(inputs.dtype)
         if not share.weights_gradients:
             return global_moments(inputs, axes, mask, is_counted=is_counted)
         # Here the loss is not weighted by this replica's rows. So its slope is, before it goes to the others, and what
         # comes from them is divided by the weight that this replica's gradient gets in the end.
-        undone = _with_slope_times(inputs, tf.math.divide_no_nan(1.0, share.weight))
+        weight = slope_weight(share, inputs.dtype)
+        undone = _with_slope_times(inputs, tf.math.reciprocal_no_nan(weight))
         mean, variance = global_moments(undone, axes, mask, is_counted=is_counted)
-        return _with_slope_times(mean, share.weight), _with_slope_times(variance, share.weight)
+        return _with_slope_times(mean, weight), _with_slope_times(variance, weight)
 
     return moments
 

@@ -25,6 +25,7 @@ from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.xla import run_compiled
 
 Logs = dict[str, Any]
+Look = Callable[[Any], None]
 
 
 class ReplicaSteps(NamedTuple):
@@ -56,12 +57,14 @@ class StepRunner:
         self._calls = calls
         self._count: tuple[int, tf.Tensor] | None = None
 
-    def logging_function(self, replica: ReplicaSteps) -> Callable[[Any], Logs]:
+    def logging_function(self, replica: ReplicaSteps, look: Look | None = None) -> Callable[[Any], Logs]:
         """A Keras train or test function: takes an iterator, runs `steps_per_execution` steps, returns the logs.
 
         Args:
             replica: What each replica does.
+            look: What looks at the first batch before anything is done with it; None for nothing.
         """
+        looks = [] if look is None else [look]
 
         @tf.autograph.experimental.do_not_convert
         def one_of_several(batch: Any) -> Any:
@@ -91,10 +94,23 @@ class StepRunner:
 
         def function(iterator: Any) -> Logs:
             if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
-                return steps(iterator, self._num_steps())
+                count = self._num_steps()
+                if not looks:
+                    return steps(iterator, count)
+                batch = next(iterator)
+                looks.pop()(batch)
+                alone = _iterator_of(batch, iterator)
+                if alone is None:
+                    logs = on_batch(batch)
+                else:
+                    logs = steps(alone, count)
+                return _last_logs(logs, lambda: steps(iterator, count - 1)) if count is not None and count > 1 else logs
             # `train_on_batch` and `test_on_batch` hand over a generator of one global batch.
             for batch in iterator:
-                logs = on_batch(_as_tensors(batch))
+                batch = _as_tensors(batch)
+                if looks:
+                    looks.pop()(batch)
+                logs = on_batch(batch)
             return logs
 
         return function
@@ -169,6 +185,32 @@ class StepRunner:
     def _first_replica(self, outputs: Any) -> Any:
         """All replicas return the same sums."""
         return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], outputs)
+
+
+def _iterator_of(batch: Any, like: Any) -> Any:
+    """An iterator over one batch that was taken from `like`, for which a step is not traced anew; None if there is none."""
+    if isinstance(like, tf.distribute.DistributedIterator):
+        return None
+
+    def as_before(*element: Any) -> Any:
+        data = element if isinstance(like.element_spec, tuple) else element[0]
+        return tf.nest.map_structure(_with_shape_of, data, like.element_spec)
+
+    dataset = tf.data.Dataset.from_tensors(batch).map(as_before)
+    return iter(dataset) if dataset.element_spec == like.element_spec else None
+
+
+def _with_shape_of(leaf: Any, spec: Any) -> Any:
+    """Lets a tensor's shape say no more than that of the data set."""
+    return tf.compat.v1.placeholder_with_default(leaf, spec.shape) if isinstance(leaf, tf.Tensor) else leaf
+
+
+def _last_logs(logs: Logs, following: Callable[[], Logs]) -> Logs:
+    """Of the steps that follow, if there are data for any."""
+    try:
+        return following()
+    except tf.errors.OutOfRangeError:
+        return logs
 
 
 def on_own_rows(replica_step: Callable[[ReplicaBatch], Any], own: Any) -> Any:

@@ -28,6 +28,7 @@ from tfscale.errors import ModelError
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_gather, all_reduce_sum
 from tfscale.training.share import Share, current_share
+from tfscale.training.terms import as_mean
 
 
 class GlobalLoss(keras.losses.Loss):
@@ -58,9 +59,7 @@ class GlobalLoss(keras.losses.Loss):
             return self._on_gathered_batch(y_true, y_pred, sample_weight, share)
         local = self.loss(y_true, y_pred, sample_weight)
         if self.loss.reduction in ("sum", "none", None):
-            return tf.math.divide_no_nan(local, share.weight)
-        # Keras has divided by the number of replicas.
-        local = local * share.num_replicas
+            return as_mean(local, share)
         weighted = self.loss.reduction == "mean_with_sample_weight"
         masked = any(_tf_private.keras_mask(value) is not None for value in (y_pred, values))
         if not masked and not (weighted and sample_weight is not None):
@@ -72,7 +71,7 @@ class GlobalLoss(keras.losses.Loss):
             (total,) = all_reduce_sum([denominator])
         else:
             total = share.denominators.total_of(denominator)
-        return local * tf.math.divide_no_nan(denominator, total * share.weight)
+        return local * tf.math.divide_no_nan(denominator, total * tf.cast(share.weight, total.dtype))
 
     def _values(self, y_true: Any, y_pred: Any) -> tf.Tensor | None:
         """The loss before its reduction, or None when a user's class reduces in a way of its own."""
@@ -85,9 +84,9 @@ class GlobalLoss(keras.losses.Loss):
     def _on_gathered_batch(self, y_true: Any, y_pred: Any, sample_weight: Any, share: Share) -> tf.Tensor:
         """Any function of the whole batch: every replica computes it, and keeps the gradient of its own rows."""
         batch = (y_true, y_pred, sample_weight)
-        value = self.loss(*keras.tree.map_structure(lambda rows: gather_rows(rows, share), batch))
+        value = self.loss(*keras.tree.map_structure(lambda rows: gather_with_own_slope(rows, share), batch))
         gradient_only = value - tf.stop_gradient(value)
-        return tf.stop_gradient(value) + tf.math.divide_no_nan(gradient_only, tf.cast(share.weight, value.dtype))
+        return tf.stop_gradient(value) + as_mean(gradient_only, share)
 
 
 def _refuse_parts(loss: keras.losses.Loss, share: Share) -> None:
@@ -115,7 +114,7 @@ class _Count(keras.losses.Loss):
         return self._ones
 
 
-def gather_rows(rows: Any, share: Share) -> Any:
+def gather_with_own_slope(rows: Any, share: Share) -> Any:
     """The rows of all replicas in order, with the gradient of this replica's own rows only.
 
     Args:
@@ -147,8 +146,6 @@ def _track_output_loss(tracker: keras.metrics.Mean, value: tf.Tensor, sample_wei
     """Logs the loss of one output as on one replica, where Keras weights a batch by its rows if it knows them."""
     share = current_share()
     if share is not None and not share.is_whole:
-        # Keras multiplies by the number of replicas, to undo a division that `GlobalLoss` has undone already.
-        value = value / share.num_replicas
         sample_weight = share.weight if sample_weight is None or not share.rows_known else sample_weight
     type(tracker).update_state(tracker, value, sample_weight=sample_weight)
 
@@ -163,7 +160,10 @@ def global_loss_attributes(model: keras.Model) -> Iterator[None]:
         (layer, name): value
         for layer in _tf_private.flat_layers(model)
         for name, value in vars(layer).items()
-        if isinstance(value, keras.losses.Loss) and name not in _tf_private.COMPILED_LOSS_NAMES
+        if isinstance(value, keras.losses.Loss)
+        and name not in _tf_private.COMPILED_LOSS_NAMES
+        # A value per example is as it is; whatever the step makes of it is met where it ends.
+        and value.reduction not in ("none", None)
     }
     try:
         for (layer, name), loss in own.items():

@@ -1,37 +1,44 @@
 """What do the logs of a step say, when each replica has counted only its own rows?
 
 Keras keeps one copy of a metric's state per replica, to be added up when it is read. The copies are added in the
-collective that reduces the gradients, and the results are computed from the sums.
+collective that reduces the gradients, and the results are computed from the sums. What is counted per example needs no
+more than that. One number of a whole batch, such as its loss, is counted in parts that make one.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import functools
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfscale.training.share import Share
+from tfscale.training.all_reduce import replica_id
+from tfscale.training.gather import gather_rows
+from tfscale.training.share import Share, current_share
+from tfscale.training.terms import as_mean, is_gathered, meet_term
 
 
-def local_metric_states(model: keras.Model) -> list[tf.Tensor]:
-    """This replica's metric states, in the order of `model.metrics_variables`."""
-    return [tf.convert_to_tensor(variable.value) for variable in model.metrics_variables]
+def local_metric_states(variables: Iterable[keras.Variable]) -> list[tf.Tensor]:
+    """This replica's states, in the order of the metrics' variables."""
+    return [tf.convert_to_tensor(variable.value) for variable in variables]
 
 
 @contextlib.contextmanager
-def unchanged_by_stand_in(model: keras.Model, share: Share) -> Iterator[None]:
+def unchanged_by_stand_in(variables: Sequence[keras.Variable], share: Share) -> Iterator[None]:
     """Takes back what the metrics counted meanwhile, if this replica's only row is a stand-in."""
     if share.num_replicas == 1 or tf.get_static_value(share.num_examples):
         yield
         return
-    before = local_metric_states(model)
+    before = local_metric_states(variables)
     yield
 
     def restore() -> tf.Tensor:
-        for variable, state in zip(model.metrics_variables, before, strict=True):
+        for variable, state in zip(variables, before, strict=True):
             variable.assign(state)
         return tf.constant(0)
 
@@ -39,13 +46,85 @@ def unchanged_by_stand_in(model: keras.Model, share: Share) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def using_states(model: keras.Model, states: Sequence[tf.Tensor]) -> Iterator[None]:
-    """Makes the metrics of `model` compute their results from `states`; their variables are not read."""
-    with keras.StatelessScope(state_mapping=list(zip(model.metrics_variables, states, strict=True))):
+def using_states(variables: Sequence[keras.Variable], states: Sequence[tf.Tensor]) -> Iterator[None]:
+    """Makes metrics compute their results from `states`; their variables are not read."""
+    with keras.StatelessScope(state_mapping=list(zip(variables, states, strict=True))):
         yield
 
 
 def metric_results(model: keras.Model, states: Sequence[tf.Tensor]) -> dict[str, Any]:
     """The results of all metrics of `model`, by the names that Keras logs them under."""
-    with using_states(model, states):
+    with using_states(model.metrics_variables, states):
         return dict(model.get_metrics_result())
+
+
+def meet_updates(metrics: Iterable[keras.metrics.Metric]) -> None:
+    """Makes metrics count, inside of a step, as on one replica, and tells who asks for their results. Idempotent."""
+    for metric in metrics:
+        reference = weakref.ref(metric)
+        if "update_state" not in vars(metric):
+            metric.update_state = functools.partial(_update, reference)
+        if "result" not in vars(metric):
+            metric.result = functools.partial(_result, reference)
+
+
+def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: Any) -> Any:
+    metric: Any = reference()
+    update, share = type(metric).update_state.__get__(metric), current_share()
+    if share is None:
+        return update(*args, **kwargs)
+    if share.num_replicas > 1 and is_gathered(metric):
+        return _update_with_all_rows(metric, args, kwargs)
+    if type(metric).update_state not in _COUNTING_NUMBERS or len(args) != 1 or kwargs.get("sample_weight") is not None:
+        return update(*args, **kwargs)
+    value = tf.convert_to_tensor(args[0])
+    if value.shape.rank != 0:
+        return update(*args, **kwargs)
+    is_sum = meet_term("metric", metric, f"metric {metric.name!r}", [value])
+    if share.num_replicas == 1:
+        return update(value)
+    # One number of the batch: over all replicas it counts once.
+    return update(as_mean(value, share) if is_sum else value, sample_weight=tf.cast(share.weight, metric.dtype))
+
+
+def _update_with_all_rows(metric: keras.metrics.Metric, args: Any, kwargs: Any) -> None:
+    whole_args, whole_kwargs = keras.tree.map_structure(_gathered, (args, kwargs))
+    before = local_metric_states(metric.variables)
+    type(metric).update_state(metric, *whole_args, **whole_kwargs)
+    for variable, state in zip(metric.variables, before, strict=True):
+        # The states are added up, so one replica counts for all.
+        variable.assign(variable if replica_id() == 0 else state)
+
+
+def _gathered(value: Any) -> Any:
+    return gather_rows(value) if tf.is_tensor(value) and value.shape.rank != 0 else value
+
+
+_COUNTING_NUMBERS = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
+
+
+class _Results(threading.local):
+    """What metrics have told the step that this thread traces or runs."""
+
+    given: list[tuple[keras.metrics.Metric, Any]] | None = None
+
+
+_RESULTS = _Results()
+
+
+@contextlib.contextmanager
+def remembering_results() -> Iterator[list[tuple[keras.metrics.Metric, Any]]]:
+    """Collects who was asked for a result meanwhile, and what came back."""
+    outer, _RESULTS.given = _RESULTS.given, []
+    try:
+        yield _RESULTS.given
+    finally:
+        _RESULTS.given = outer
+
+
+def _result(reference: weakref.ref[keras.metrics.Metric]) -> Any:
+    metric: Any = reference()
+    result = type(metric).result(metric)
+    if _RESULTS.given is not None:
+        _RESULTS.given.append((metric, result))
+    return result

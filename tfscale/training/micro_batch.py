@@ -22,7 +22,7 @@ from tfscale.training.agreement import least_of_workers
 from tfscale.training.batch_norm import batch_norm_layers, is_synchronized
 from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.micro_steps import MicroSteps, Part, add_parts, changing_nothing, in_own_share
-from tfscale.training.share import make_share
+from tfscale.training.own_share import make_lone_share
 
 _log = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ def _try_pass(
     def passes() -> tf.Tensor:
         count = tf.constant(tried, tf.int64)
         # As if this replica were the only one: so nothing waits for another.
-        share = make_share(count, count, tf.constant(0, tf.int64))._replace(num_replicas=1)
+        share = make_lone_share(count)
         batch = ReplicaBatch(tf.nest.map_structure(zeros, data_spec), count, count, tf.constant(0, tf.int64))
         gradients = add_parts(lambda part: in_own_share(part, one), batch, share, MicroSteps(rows, num_parts))
         # One more copy, as in the pack that is sent.

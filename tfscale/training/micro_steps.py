@@ -17,8 +17,11 @@ import tensorflow as tf
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.inputs import ReplicaBatch, has_rows, num_rows, take_rows, with_stand_in
+from tfscale.training.own_share import make_lone_share, part_of
 from tfscale.training.randomness import micro_step_seed
 from tfscale.training.share import Denominators, Share, in_share
+from tfscale.training.sparse import is_same_for_every_batch
+from tfscale.training.terms import counting_anew
 
 
 class MicroSteps(NamedTuple):
@@ -47,7 +50,7 @@ def in_own_share(part: Part, function: Callable[[Part], Any]) -> Any:
     """Returns `function(part)`, whose losses count as those of the part."""
     known = part.share.denominators
     fresh = part.share if known is None else part.share._replace(denominators=known.again())
-    with in_share(fresh):
+    with in_share(fresh), counting_anew():
         return function(part._replace(share=fresh))
 
 
@@ -104,8 +107,8 @@ def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, 
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(part.batch.data)
         with changing_nothing(model):
             state.begin(part)
-            # Without a share no layer exchanges anything.
-            with in_share(None):
+            # By itself, no layer exchanges anything.
+            with in_share(make_lone_share(part.share.num_examples)):
                 y_pred = _tf_private.call_model(model, x, training=True)
             with in_share(part.share._replace(denominators=counting)):
                 _tf_private.compute_loss(model, x, y, y_pred, sample_weight, training=True)
@@ -181,7 +184,7 @@ def _part(batch: ReplicaBatch, share: Share, index: Any, bounds: tuple[Any, Any]
     counted = (tf.cast(bounds[1] - bounds[0], tf.float32)) * share.is_counted(tf.float32)
     first_row = share.first_row + tf.cast(bounds[0], tf.int64)
     own = share._replace(
-        num_examples=counted, weight=counted / share.global_examples, first_row=first_row, is_part=True
+        num_examples=counted, weight=part_of(counted, share.global_examples), first_row=first_row, is_part=True
     )
     return Part(batch._replace(data=take_rows(batch.data, *bounds)), own, index)
 
@@ -199,9 +202,14 @@ def _with_rows(batch: ReplicaBatch, rows: int) -> ReplicaBatch:
 
 def _begin(output: Any) -> Any:
     """What the loop carries: a sum, or lists of the values and the rows of a sparse gradient."""
-    if not isinstance(output, tf.IndexedSlices):
-        return output
+    if not isinstance(output, tf.IndexedSlices) or is_same_for_every_batch(output):
+        return _dense(output)
     return _list_of(output.values), _list_of(output.indices)
+
+
+def _dense(output: Any) -> Any:
+    """What is added up: of a sparse gradient with the same rows in every part, their values."""
+    return output.values if isinstance(output, tf.IndexedSlices) else output
 
 
 def _list_of(first: tf.Tensor) -> tf.TensorArray:
@@ -211,8 +219,8 @@ def _list_of(first: tf.Tensor) -> tf.TensorArray:
 
 
 def _add(total: Any, more: Any, index: tf.Tensor) -> Any:
-    if not isinstance(more, tf.IndexedSlices):
-        return total + more
+    if not isinstance(total, tuple):
+        return total + _dense(more)
     position = tf.cast(index, tf.int32)
     return total[0].write(position, more.values), total[1].write(position, more.indices)
 
@@ -220,12 +228,16 @@ def _add(total: Any, more: Any, index: tf.Tensor) -> Any:
 def _end(total: Any, first: Any) -> Any:
     if not isinstance(first, tf.IndexedSlices):
         return total
+    if not isinstance(total, tuple):
+        return tf.IndexedSlices(total, first.indices, first.dense_shape)
     return tf.IndexedSlices(total[0].concat(), total[1].concat(), first.dense_shape)
 
 
 def _total(values: Sequence[Any]) -> Any:
     if values[0] is None:
         return None
+    if is_same_for_every_batch(values[0]):
+        return tf.IndexedSlices(tf.add_n([each.values for each in values]), values[0].indices, values[0].dense_shape)
     if isinstance(values[0], tf.IndexedSlices):
         rows, indices = ([getattr(each, name) for each in values] for name in ("values", "indices"))
         return tf.IndexedSlices(tf.concat(rows, 0), tf.concat(indices, 0), values[0].dense_shape)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import tensorflow as tf
 
 from tfscale.errors import CommunicationError, DataError, ModelError
 from tfscale.training import _fit_private, _tf_private, metrics, step
-from tfscale.training.added_losses import make_added_losses_global
+from tfscale.training.added_losses import meet_added_losses
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
 from tfscale.training.callbacks.stall_watch import StallWatch
@@ -34,17 +35,26 @@ from tfscale.training.data.distribution import (
 )
 from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.failures import failing_together
+from tfscale.training.first_step import Steps
 from tfscale.training.functions import ReplicaSteps, StepRunner
 from tfscale.training.losses import make_losses_global
+from tfscale.training.made import made_under
+from tfscale.training.metrics import meet_updates
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.optimizers import reduce_gradients_once
 from tfscale.training.randomness import separate_random_streams
+from tfscale.training.rehearsal import rehearse
 from tfscale.training.sending import Sending, choose_sending, send_gradients
 from tfscale.training.settling import settling_callbacks
+from tfscale.training.step_check import StepCheck
 from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.strategy import adopt_strategy
+from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost
+from tfscale.training.vouching import check_mode, is_checked, look_key
 from tfscale.training.xla import would_compile
+
+_log = logging.getLogger(__name__)
 
 
 def prepare(
@@ -58,6 +68,7 @@ def prepare(
     steps_per_execution: str | None = None,
     compression: Any = "none",
     double_buffering: bool = False,
+    check: str = "auto",
 ) -> keras.Model:
     """Makes `model` compute on N replicas what it computes on one.
 
@@ -75,12 +86,18 @@ def prepare(
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call; see `DataParallel`.
         compression: How gradients travel; see `DataParallel`.
         double_buffering: Whether they travel during the next step; see `DataParallel`.
+        check: Whether the first step is compared with that of one replica, on a few rows, before anything is updated:
+            `"auto"` where code takes part that is not Keras's own (a `train_step`, layer, loss, metric ...),
+            `"always"`, `"off"`, or `"warn"` for a warning in place of an error. It costs about one more trace of the
+            step.
 
     Returns:
         `model`.
 
     Raises:
-        ModelError: When `model` is no Keras model, or was created outside of the strategy's scope.
+        ModelError: When `model` is no Keras model, was created outside of the strategy's scope, or `check` is none of
+            the four.
+        ParityError: In `fit` and `evaluate`, when the first step is not that of one replica. Nothing was updated.
         DeviceError: When the strategy is of another kind.
         BatchError: When `micro_batch` or `steps_per_execution` is none of these.
         CommunicationError: When the compression is unknown, or not for these devices; when `double_buffering` is no
@@ -98,7 +115,8 @@ def prepare(
     _check_model(model, strategy)
     sending = choose_sending(compression, double_buffering)
     check_compression_devices(sending.compression, strategy)
-    options = Options(global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution, sending)
+    check_mode(check)
+    options = Options(global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution, sending, check)
     PreparedModel(model, strategy, options).install()
     return model
 
@@ -112,6 +130,7 @@ class Options(NamedTuple):
     micro_batch: int | str | None
     steps_per_execution: str | None
     sending: Sending
+    check: str
 
 
 class PreparedModel:
@@ -133,6 +152,9 @@ class PreparedModel:
         self._calls = ChosenCalls(strategy, options.steps_per_execution)
         self._sending = options.sending
         self._runner = StepRunner(model, strategy, self._calls)
+        self._check = options.check
+        self._terms = {name: Terms() for name in ("train_step", "test_step")}
+        self._looked_at: dict[str, Any] = {}
         self._data_spec: Any = None
         self._input_spec: Any = None
         self._fit: RecoverableFit | None = None
@@ -154,26 +176,26 @@ class PreparedModel:
     def make_train_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_train_function`."""
         if self._model.train_function is None or force:
-            self._adapt()
+            self._adapt("train_step")
             division = self._micro_batch.divide(self._model, self._data_spec)
             default = functools.partial(step.train_step, division=division)
             steps = self._steps("train_step", default, step.own_train_step, self._batch_norm)
-            self._model.train_function = self._runner.logging_function(steps)
+            self._model.train_function = self._runner.logging_function(steps, self._look("train_step"))
         return self._model.train_function
 
     def make_test_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_test_function`."""
         if self._model.test_function is None or force:
-            self._adapt()
+            self._adapt("test_step")
             division = self._micro_batch.divide(self._model)
             steps = self._steps("test_step", functools.partial(step.test_step, division=division), step.own_test_step)
-            self._model.test_function = self._runner.logging_function(steps)
+            self._model.test_function = self._runner.logging_function(steps, self._look("test_step"))
         return self._model.test_function
 
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_predict_function`."""
         if self._model.predict_function is None or force:
-            self._adapt()
+            self._adapt("predict_step")
             self._model.predict_function = self._runner.predict_function()
         return self._model.predict_function
 
@@ -185,9 +207,25 @@ class PreparedModel:
             self._calls.begin_pass(self._model, iterator)
         spec = data_batch if iterator is None else dataset_spec(_tf_private.distributed_dataset(iterator))
         self._data_spec = spec
-        self._input_spec = keras.utils.unpack_x_y_sample_weight(spec)[0]
-        with self._strategy.scope():
-            _tf_private.build_from_spec(self._model, spec)
+
+    def _build_for(self, name: str) -> None:
+        """Makes whatever the model, its losses, metrics and optimizers lack for the step `name`, on all replicas."""
+        spec, model = self._data_spec, self._model
+        if spec is None:
+            return
+        own = step.has_own_step(model, name)
+        if not own:
+            try:
+                with self._strategy.scope():
+                    _tf_private.build_from_spec(model, spec)
+                return
+            except Exception as error:  # Keras calls the model with stand-ins for data, which not every model takes.
+                _log.debug("model %r is not built from shapes alone: %s", model.name, error)
+        try:
+            rehearse(self._strategy, getattr(model, name), spec)
+        except Exception as error:
+            # What is wrong with the user's step will show where it is run.
+            _log.debug("the %s of model %r could not be rehearsed: %s", name, model.name, error)
 
     def _logs_before_restart(self) -> dict[str, Any]:
         return {} if self._fit is None else self._fit.logs()
@@ -215,15 +253,16 @@ class PreparedModel:
 
     def _steps(self, name: str, default: Callable[..., Any], own: Callable[..., Any], *more: Any) -> ReplicaSteps:
         """What a replica does with its rows in the step `name`: `default`, or `own` for a class that defines it."""
+        terms = self._terms[name]
         if step.has_own_step(self._model, name):
 
             def run_own(rows: Any) -> Any:
-                return own(self._model, rows, *more)
+                return own(self._model, rows, *more, terms=terms)
 
             return ReplicaSteps(run_own, run_own, make_logs=dict)
 
         def run(rows: Any, sends_states: bool) -> Any:
-            return default(self._model, rows, *more, sends_states=sends_states)
+            return default(self._model, rows, *more, terms=terms, sends_states=sends_states)
 
         return ReplicaSteps(
             functools.partial(run, sends_states=True),
@@ -232,21 +271,44 @@ class PreparedModel:
             afterwards=functools.partial(step.send_states, self._model),
         )
 
-    def _adapt(self) -> None:
-        """Makes every part of the built, compiled model exact. Idempotent, and cheap next to tracing a step."""
+    def _adapt(self, name: str) -> None:
+        """Makes every part of the compiled model exact for the step `name`. Cheap next to tracing it."""
         model = self._model
+        self._build_for(name)
         set_batch_norm(model, self._batch_norm)
         # Once more, for layers that were made when the model was built.
         scale_batch_norm(model, self._batch_ratio)
         separate_random_streams(model)
-        for optimizer in held_optimizers(model):
+        made = made_under(self._strategy)
+        for optimizer in {id(each): each for each in (*held_optimizers(model), *made.optimizers)}.values():
             _check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
             reduce_gradients_once(optimizer)
             send_gradients(optimizer, self._sending, self._strategy)
         if model.compiled:
             _check_inside_scope(model.metrics_variables, "metric", "a metric")
             make_losses_global(model)
-            make_added_losses_global(model, self._input_spec)
+        meet_added_losses(model)
+        meet_updates([*_tf_private.all_metrics(model), *made.metrics])
+
+    def _look(self, name: str) -> StepCheck | None:
+        """What looks at the first step of a kind; None where there is nothing to be found."""
+        model = self._model
+        if self._strategy.num_replicas_in_sync == 1 or not is_checked(model, self._check):
+            return None
+        if self._looked_at.get(name) == (key := look_key(model)):
+            return None
+        self._looked_at[name] = key
+        return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), self._check)
+
+    def _both_forms(self, name: str) -> Steps:
+        """The step `name` as it is run, and as on one replica."""
+        if name == "train_step":
+            default = functools.partial(step.train_step, division=None)
+            steps = self._steps(name, default, step.own_train_step, self._batch_norm)
+        else:
+            steps = self._steps(name, functools.partial(step.test_step, division=None), step.own_test_step)
+        alone = functools.partial(step.keras_step, self._model, name)
+        return Steps(steps.alone, alone, steps.make_logs, eager=self._model.run_eagerly)
 
     def _checked(self, name: str) -> Callable[..., Any]:
         """`fit`, `evaluate` or `predict` of the model's class, with the batch size checked or filled in."""
@@ -305,6 +367,7 @@ class PreparedModel:
             dataset.check_order()
         if name == "fit" and dataset.is_unmeasured:
             self.build(data_batch=dataset.element_spec)
+            self._build_for("train_step")
             probe = functools.partial(make_probe, self._model, self._strategy)
             dataset.measure_loads(probe, is_shown=given.get("verbose", "auto") not in (0, "0"))
 

@@ -18,12 +18,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.errors import ModelError
 from tfscale.training import _tf_private
 from tfscale.training.adascale import AdaScaleSGD, OwnMoments, own_moments
 from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.callers import callers
 from tfscale.training.double_buffer import buffer_of, take_turns, takes_turns
+from tfscale.training.graph_walk import depends_on
 from tfscale.training.sending import sum_over_replicas
-from tfscale.training.share import Share, current_share
+from tfscale.training.share import Share, current_share, num_replicas
+from tfscale.training.terms import is_recording, meet_term, note_sums, noted_sums
 from tfscale.training.thread_flag import ThreadFlag
 from tfscale.training.updaters import accumulates, innermost, updaters_of
 
@@ -53,7 +57,16 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
     apply = type(optimizer).apply.__get__(optimizer)
 
     def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
-        grads = [_weighted(optimizer, gradient) for gradient in grads]
+        grads, trainable_variables = list(grads), _as_list(trainable_variables)
+        share = current_share()
+        if share is not None and share.num_replicas == 1:
+            _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
+            return apply(grads, trainable_variables)
+        if _are_made_of_sums(grads):
+            _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
+            with gradients_reduced():
+                return apply(grads, trainable_variables)
+        grads = _weigh(optimizer, grads, trainable_variables)
         if takes_turns(optimizer) and not _are_reduced():
             take_turns(optimizer, grads, trainable_variables, functools.partial(_apply_sums, apply))
             return None
@@ -94,19 +107,121 @@ def _reduce_before_update(updater: keras.optimizers.Optimizer) -> None:
 
 def gradient_weight(optimizer: keras.optimizers.Optimizer, share: Share) -> Any:
     """By what a replica multiplies the loss of its own rows, or the gradient of it."""
-    return share.weight * share.num_replicas if accumulates(optimizer) else share.weight
+    return share.weight * (share.num_replicas if accumulates(optimizer) else 1.0)
 
 
-def _weighted(optimizer: keras.optimizers.Optimizer, gradient: Any) -> Any:
-    """A custom `train_step` gives the gradient of its replica's own mean: it is weighted here."""
+def _weigh(optimizer: keras.optimizers.Optimizer, gradients: list[Any], variables: Any) -> list[Any]:
+    """A custom `train_step` gives the gradients of its replica's own loss: they are weighted here."""
     share = current_share()
-    if share is None or share.num_replicas == 1 or not share.weights_gradients or gradient is None:
-        return gradient
+    if share is None:
+        return gradients
+    if not share.weights_gradients:
+        if is_recording():
+            _meet_gradients(optimizer, _of_global_batch(optimizer, gradients), variables, is_global=True)
+        return gradients
+    is_sum = _meet_gradients(optimizer, gradients, variables, is_global=False)
+    factor = share.num_replicas if accumulates(optimizer) else 1.0
+    weight = (share.is_counted(tf.float64) if is_sum else share.weight) * factor
+    return [_times(gradient, weight) for gradient in gradients]
+
+
+def _of_global_batch(optimizer: keras.optimizers.Optimizer, gradients: list[Any]) -> list[Any]:
+    """What Keras's own step gives to an optimizer is weighted, and reduced already unless it is accumulated first."""
+    if _are_reduced():
+        return gradients
+    sums = all_reduce_sum(gradients)
+    return (
+        [_times(each, tf.constant(1 / num_replicas(), tf.float64)) for each in sums] if accumulates(optimizer) else sums
+    )
+
+
+def _times(gradient: Any, weight: tf.Tensor) -> Any:
+    if gradient is None:
+        return None
     if isinstance(gradient, tf.IndexedSlices):
-        values = _weighted(optimizer, gradient.values)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    weight = gradient_weight(optimizer, share)
+        return tf.IndexedSlices(_times(gradient.values, weight), gradient.indices, gradient.dense_shape)
     return tf.math.multiply_no_nan(gradient, tf.cast(weight, gradient.dtype))
+
+
+def _meet_gradients(optimizer: Any, gradients: list[Any], variables: Any, *, is_global: bool) -> bool:
+    named = _tf_private.trained_variables(innermost(optimizer)) if variables is None else variables
+    names = [getattr(variable, "path", None) or variable.name for variable in named or ()]
+    label = f"optimizer {optimizer.name!r}"
+    return meet_term("gradients", optimizer, label, gradients, names or [label] * len(gradients), is_global=is_global)
+
+
+def _as_list(variables: Any) -> Any:
+    return variables if variables is None else list(variables)
+
+
+def sum_gradients(gradients: Any) -> Any:
+    """The gradients of the whole global batch, inside of a step of one's own; equal on all replicas.
+
+    For code between tape and optimizer that is not linear: clipping by a global norm, norms that are logged, gradient
+    surgery, centralisation, sharpness-aware steps. With g_i the gradient of the mean over the n_i examples of replica
+    i it returns `sum_i(n_i / n * g_i)`, which is what the tape gives on one device. An optimizer that gets this, or
+    what was made of it, adds nothing up again.
+
+        gradients = tfscale.sum_gradients(tape.gradient(loss, self.trainable_variables))
+        gradients, _ = tf.clip_by_global_norm(gradients, 1.0)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+
+    Args:
+        gradients: Nested structure of tensors, `tf.IndexedSlices` or None.
+
+    Returns:
+        The same structure; `gradients` itself on one replica and outside of a step.
+
+    Example:
+        >>> import tensorflow as tf, tfscale
+        >>> [float(each) for each in tfscale.sum_gradients([tf.constant(2.0)])]
+        [2.0]
+    """
+    share = current_share()
+    flat: list[Any] = tf.nest.flatten(gradients)
+    is_sum = meet_term("gradients", sum_gradients, "tfscale.sum_gradients", flat)
+    if share is None or share.num_replicas == 1:
+        return gradients
+    weight = share.weight if share.weights_gradients and not is_sum else share.is_counted(tf.float64)
+    sums = all_reduce_sum([_times(gradient, weight) for gradient in flat])
+    note_sums(sums)
+    return tf.nest.pack_sequence_as(gradients, sums)
+
+
+def _are_made_of_sums(gradients: list[Any]) -> bool:
+    """Whether gradients were made of what `sum_gradients` returned in this step."""
+    sums = noted_sums()
+    if not sums or _are_reduced():
+        return False
+    if tf.executing_eagerly():
+        # Without a graph nobody knows what was made of what: in such a step all of them are.
+        return True
+    present = [gradient for gradient in gradients if gradient is not None]
+    return depends_on(present, lambda op: id(op) in sums)
+
+
+def answer_all_reduce(value: Any, send: Callable[[Any], Any]) -> Any:
+    """What a replica gets back where TensorFlow would sum `value` over all of them.
+
+    An optimizer that was made in the step itself, and so was not met before it, has its gradients weighted here.
+    """
+    share = current_share()
+    if share is None:
+        return send(value)
+    if share.num_replicas == 1:
+        return value
+    asking = callers(keras.optimizers.Optimizer, function="_all_reduce_sum_gradients")
+    if not asking:
+        return send(value)
+    optimizer = asking[0]
+    if _tf_private.clips_gradients(optimizer) or accumulates(optimizer):
+        raise ModelError(
+            "An optimizer that clips or accumulates gradients must exist before the step in which it is used.\n"
+            f"Received: {optimizer.name!r}, made inside of it or outside of the strategy's scope. Make it under "
+            "`with dp.scope():`, before `fit`."
+        )
+    gradients = list(value)
+    return all_reduce_sum(_weigh(optimizer, gradients, [optimizer] * len(gradients)))
 
 
 def reduce_together(
@@ -124,6 +239,9 @@ def reduce_together(
         The sums of the gradients, and of the others.
     """
     updater, share = innermost(optimizer), current_share()
+    if is_recording():
+        sums = all_reduce_sum([*gradients, *others])
+        return sums[: len(gradients)], sums[len(gradients) :]
     if share is None or share.num_replicas == 1 or not (isinstance(updater, AdaScaleSGD) and updater.built):
         return sum_over_replicas(updater, gradients, others, scale)
     sums, (squares, replicas, *rest) = sum_over_replicas(
@@ -141,8 +259,7 @@ def _reduce_unless_reduced(optimizer: keras.optimizers.Optimizer, gradients: lis
     reduced, _ = reduce_together(optimizer, gradients, [], scale=optimizer.scale_loss(1.0) if is_scaled else 1.0)
     if not accumulates(optimizer):
         return reduced
-    num_replicas = tf.distribute.get_replica_context().num_replicas_in_sync
-    return [gradient if gradient is None else gradient / num_replicas for gradient in reduced]
+    return [gradient if gradient is None else gradient / num_replicas() for gradient in reduced]
 
 
 def _on_update_step(optimizer: keras.optimizers.Optimizer, action: Callable[[], None]) -> None:
@@ -173,7 +290,6 @@ def average_accumulators(optimizer: keras.optimizers.Optimizer) -> None:
     To be called by every replica. Costs one reduction of the size of the gradients.
     """
     accumulators = _tf_private.gradient_accumulators(innermost(optimizer))
-    num_replicas = tf.distribute.get_replica_context().num_replicas_in_sync
     totals = all_reduce_sum([tf.convert_to_tensor(variable.value) for variable in accumulators])
     for variable, total in zip(accumulators, totals, strict=True):
-        variable.assign(total / num_replicas)
+        variable.assign(total / num_replicas())

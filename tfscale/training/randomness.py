@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import replica_id
+from tfscale.training.share import num_replicas
 
 # The odd integer nearest to 2^32 / golden ratio: multiples of it stay far apart modulo 2^32 (Knuth, TAOCP 6.4).
 _STRIDE = 0x9E3779B1
@@ -48,8 +49,7 @@ def micro_step_seed(seed: tf.Tensor, index: Any) -> tf.Tensor:
         seed: State of a generator before the step, integer tensor `[2]`.
         index: Number of the micro-step, an integer or an integer tensor; 0 leaves the state as it is.
     """
-    num_replicas = tf.distribute.get_replica_context().num_replicas_in_sync
-    part = tf.cast(index, tf.int64) * num_replicas
+    part = tf.cast(index, tf.int64) * num_replicas()
     first = tf.math.floormod(tf.cast(seed[0], tf.int64) + part * _STRIDE % _WORD, _WORD)
     return tf.stack([tf.cast(first, seed.dtype), seed[1]])
 

@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfscale.training.all_reduce import all_reduce_sum, replica_id
-
 
 class Denominators:
     """What the loss terms of one pass divide by, in the order in which they are computed.
@@ -47,8 +45,8 @@ class Share(NamedTuple):
     """n_i, float32; may be 0."""
     global_examples: tf.Tensor
     """n, float32."""
-    weight: tf.Tensor | float
-    """n_i / n, float32."""
+    weight: tf.Tensor
+    """n_i / n, float64; to be cast where it is used."""
     first_row: tf.Tensor
     """Row of the global batch at which this replica's rows begin, int64."""
     num_replicas: int
@@ -72,27 +70,6 @@ class Share(NamedTuple):
         return tf.cast(self.num_examples > 0, dtype)
 
 
-def make_share(num_examples: tf.Tensor, global_examples: tf.Tensor, first_row: tf.Tensor) -> Share:
-    """The share of the replica in whose context this is called, of a batch whose numbers are known."""
-    replicas = tf.distribute.get_replica_context().num_replicas_in_sync
-    return _share(num_examples, global_examples, first_row, replicas)
-
-
-def agree_on_share(num_examples: tf.Tensor) -> Share:
-    """As `make_share` when each replica knows its own number of rows only: one collective of N numbers."""
-    replica, replicas = replica_id(), tf.distribute.get_replica_context().num_replicas_in_sync
-    (counts,) = all_reduce_sum([tf.one_hot(replica, replicas) * tf.cast(num_examples, tf.float32)])
-    first_row = tf.cast(tf.reduce_sum(counts[:replica]), tf.int64)
-    return _share(num_examples, tf.reduce_sum(counts), first_row, replicas)
-
-
-def _share(num_examples: tf.Tensor, global_examples: tf.Tensor, first_row: tf.Tensor, replicas: int) -> Share:
-    num_examples = tf.cast(num_examples, tf.float32)
-    global_examples = tf.cast(global_examples, tf.float32)
-    weight = 1.0 if replicas == 1 else num_examples / global_examples
-    return Share(num_examples, global_examples, weight, first_row, replicas)
-
-
 _CURRENT = threading.local()
 
 
@@ -110,3 +87,17 @@ def in_share(share: Share | None) -> Iterator[None]:
 def current_share() -> Share | None:
     """The share of the replica being traced or run by this thread, or None outside of a step."""
     return getattr(_CURRENT, "share", None)
+
+
+def num_replicas() -> int:
+    """Among how many replicas the step at hand is divided; 1 where each computes all rows.
+
+    Whoever else asks TensorFlow inside of a step is told that there is one (`_strategy_private.py`).
+    """
+    share = current_share()
+    return tf.distribute.get_strategy().num_replicas_in_sync if share is None else share.num_replicas
+
+
+def is_in_step() -> bool:
+    """Whether this thread traces or runs a step of a prepared model."""
+    return current_share() is not None

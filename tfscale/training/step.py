@@ -19,9 +19,12 @@ from tfscale.training.batch_norm import batch_norm_layers, local_statistics, mov
 from tfscale.training.double_buffer import sending_what_waits, takes_turns
 from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.losses import global_loss_attributes
+from tfscale.training.made import made_under
 from tfscale.training.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
+from tfscale.training.own_share import agree_on_share, make_share
 from tfscale.training.progress import counting_reductions
-from tfscale.training.share import Share, agree_on_share, in_share, make_share
+from tfscale.training.share import Share, current_share, in_share
+from tfscale.training.terms import Terms, as_mean, meet_term, meeting_terms
 from tfscale.training.updaters import accumulates, held_optimizers
 from tfscale.training.xla import run_compiled
 
@@ -51,6 +54,7 @@ def train_step(
     batch_norm: str,
     division: MicroSteps | None,
     *,
+    terms: Terms,
     sends_states: bool,
 ) -> list[tf.Tensor]:
     """One update of `model` from this replica's rows; to be called in a replica context.
@@ -60,18 +64,19 @@ def train_step(
         batch: This replica's rows.
         batch_norm: `"local"` or `"synchronized"`.
         division: Of the rows into micro-steps; None for one pass over all of them.
+        terms: What is known of its losses and metrics.
         sends_states: Whether metric states travel in this step. They are whole at any time: `send_states` after the
             last of several steps is enough.
 
     Returns:
         The metric states summed over all replicas, of which `metrics.metric_results` makes logs; empty if not sent.
     """
-    with counting_reductions(model), sending_what_waits([model.optimizer]):
+    with counting_reductions(model), sending_what_waits([model.optimizer]), meeting_terms(terms):
         return _default_train_step(model, batch, batch_norm, division, sends_states)
 
 
 def test_step(
-    model: keras.Model, batch: ReplicaBatch, division: MicroSteps | None, *, sends_states: bool
+    model: keras.Model, batch: ReplicaBatch, division: MicroSteps | None, *, terms: Terms, sends_states: bool
 ) -> list[tf.Tensor]:
     """Updates the metrics of `model` from this replica's rows; as `train_step` without the update."""
     share = _share_of(batch)
@@ -83,7 +88,7 @@ def test_step(
     def run(part: Part) -> list[Any]:
         return [run_compiled(model, lambda: in_own_share(part, forward))]
 
-    with in_share(share):
+    with in_share(share), meeting_terms(terms):
         _sum_over_parts(model, run, batch, share, division, [])
     return send_states(model) if sends_states else []
 
@@ -91,28 +96,30 @@ def test_step(
 def send_states(model: keras.Model) -> list[tf.Tensor]:
     """The metric states summed over all replicas, by a reduction of their own."""
     with counting_reductions(model):
-        return _reduce_along(model, SentAlong(metrics.local_metric_states(model)))
+        return _reduce_along(model, SentAlong(metrics.local_metric_states(model.metrics_variables)))
 
 
-def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str) -> Logs:
+def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str, *, terms: Terms) -> Logs:
     """As `train_step` for a class that defines its own: runs that, and returns its logs for the global batch.
 
     Gradients are weighted and reduced where the user's step hands them to an optimizer.
     """
-    with counting_reductions(model), sending_what_waits(held_optimizers(model)):
+    with counting_reductions(model), sending_what_waits(held_optimizers(model)), meeting_terms(terms):
         share = _share_of(batch)
         slots = checksums.sent_along(model)
-        with in_share(share._replace(weights_gradients=True)), _as_on_one_replica(model, share):
-            logs = model.train_step(batch.data)
-        return _global_logs(model, logs, share, local_statistics(model, batch_norm), slots)
+        with in_share(share._replace(weights_gradients=True)), metrics.remembering_results() as given:
+            with _as_on_one_replica(model, share):
+                logs = model.train_step(batch.data)
+            return _global_logs(model, logs, given, local_statistics(model, batch_norm), slots)
 
 
-def own_test_step(model: keras.Model, batch: ReplicaBatch) -> Logs:
+def own_test_step(model: keras.Model, batch: ReplicaBatch, *, terms: Terms) -> Logs:
     """As `test_step` for a class that defines its own."""
     share = _share_of(batch)
-    with in_share(share), _as_on_one_replica(model, share):
-        logs = model.test_step(batch.data)
-    return _global_logs(model, logs, share, [])
+    with in_share(share), meeting_terms(terms), metrics.remembering_results() as given:
+        with _as_on_one_replica(model, share):
+            logs = model.test_step(batch.data)
+        return _global_logs(model, logs, given, [])
 
 
 def has_own_step(model: keras.Model, name: str) -> bool:
@@ -150,7 +157,7 @@ def _default_train_step(
 
     with in_share(share):
         sums = _sum_over_parts(model, run, batch, share, division, statistics)
-        states = metrics.local_metric_states(model) if sends_states else []
+        states = metrics.local_metric_states(model.metrics_variables) if sends_states else []
         sent = SentAlong(states, statistics, sums[len(variables) :], slots)
         return _update(model, sums[: len(variables)], sent)
 
@@ -188,7 +195,7 @@ def _update(model: keras.Model, gradients: list[Any], sent: SentAlong) -> list[t
 def _forward(model: keras.Model, data: Any, share: Share, *, training: bool) -> tf.Tensor:
     """The loss of this replica's rows by the convention of `share.py`; metrics are updated on the way."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    with metrics.unchanged_by_stand_in(model, share):
+    with _as_on_one_replica(model, share):
         return _forward_on_rows(model, x, y, sample_weight, share, training=training)
 
 
@@ -197,9 +204,38 @@ def _forward_on_rows(
 ) -> tf.Tensor:
     y_pred = _tf_private.call_model(model, x, training=training)
     loss = _tf_private.compute_loss(model, x, y, y_pred, sample_weight, training=training)
+    if _is_sum(model, loss):
+        loss = as_mean(loss, share)
     _tf_private.loss_tracker(model).update_state(_mean_entry(loss, share), sample_weight=share.num_examples)
     model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
     return loss
+
+
+def _is_sum(model: keras.Model, loss: tf.Tensor) -> bool:
+    return meet_term("loss", model, "the loss", [tf.reduce_sum(loss)])
+
+
+def keras_step(model: keras.Model, name: str, data: Any) -> Logs:
+    """The step `name` of Keras or of the user, on all rows; to be called in a lone share.
+
+    Args:
+        model: Prepared.
+        name: `"train_step"` or `"test_step"`.
+        data: The rows.
+    """
+    if has_own_step(model, name):
+        return getattr(model, name)(data)
+
+    def compute_loss(*args: Any, **kwargs: Any) -> Any:
+        loss = type(model).compute_loss(model, *args, **kwargs)
+        _is_sum(model, loss)
+        return loss
+
+    model.compute_loss = compute_loss
+    try:
+        return getattr(model, name)(data)
+    finally:
+        del model.compute_loss
 
 
 def _mean_entry(loss: tf.Tensor, share: Share) -> tf.Tensor:
@@ -236,25 +272,69 @@ def _assign(variables: Sequence[keras.Variable], values: Sequence[tf.Tensor]) ->
 
 @contextlib.contextmanager
 def _as_on_one_replica(model: keras.Model, share: Share) -> Iterator[None]:
-    """Lets a user's own step compute losses and metrics as its author meant them."""
-    with global_loss_attributes(model), metrics.unchanged_by_stand_in(model, share):
+    """Lets a step compute losses and metrics as its author meant them."""
+    with global_loss_attributes(model), metrics.unchanged_by_stand_in(_counted(model), share):
         yield
+
+
+def _counted(model: keras.Model) -> list[keras.Variable]:
+    """What the metrics of `model`, and any other under its strategy, have counted."""
+    made = made_under(model.distribute_strategy).metrics
+    variables = [*model.metrics_variables, *(variable for metric in made for variable in metric.variables)]
+    return list({id(variable): variable for variable in variables}.values())
 
 
 def _global_logs(
     model: keras.Model,
     logs: Any,
-    share: Share,
+    given: Sequence[tuple[keras.metrics.Metric, Any]],
     statistics: Sequence[keras.Variable],
     slots: Sequence[tf.Tensor] = (),
 ) -> Logs:
-    """Metrics from their states over all replicas, anything else averaged over all examples."""
+    """What a metric has told the step as it is over all replicas, anything else averaged over all examples.
+
+    Args:
+        model: Whose step it was.
+        logs: What the step returned.
+        given: The metrics that the step asked for results, and what came back.
+        statistics: The moving averages of local BatchNormalization.
+        slots: This replica's checksum.
+    """
+    share: Any = current_share()
     shared = [_weighted(variable, share) for variable in statistics]
-    states = _reduce_along(model, SentAlong(metrics.local_metric_states(model), statistics, shared, slots))
-    with metrics.using_states(model, states):
-        results = {metric.name: metric.result() for metric in model.metrics} | model.get_metrics_result()
-    logs = dict(logs)
-    others = {name: value for name, value in logs.items() if name not in results}
-    flat = [tf.cast(value, tf.float32) for value in tf.nest.flatten(others)]
-    averaged = all_reduce_sum([tf.math.multiply_no_nan(value, share.weight) for value in flat])
-    return logs | {name: results[name] for name in logs if name in results} | tf.nest.pack_sequence_as(others, averaged)
+    asked = {id(metric): metric for metric, _ in given}
+    counted = [variable for metric in (*model.metrics, *asked.values()) for variable in metric.variables]
+    variables = list({id(variable): variable for variable in counted}.values())
+    states = _reduce_along(model, SentAlong(metrics.local_metric_states(variables), statistics, shared, slots))
+    told = list(given)
+    with metrics.using_states(variables, states):
+        results = {identity: metric.result() for identity, metric in asked.items()}
+    leaves = keras.tree.flatten_with_path(dict(logs))
+    whole = [_whole_result(value, told, results) for _, value in leaves]
+    others = [index for index, value in enumerate(whole) if value is None]
+    named = [(".".join(map(str, leaves[index][0])), leaves[index][1]) for index in others]
+    for index, value in zip(others, _over_all_examples(named, share), strict=True):
+        whole[index] = value
+    return keras.tree.pack_sequence_as(dict(logs), whole)
+
+
+def _whole_result(value: Any, told: Sequence[tuple[keras.metrics.Metric, Any]], results: dict[int, Any]) -> Any:
+    """The result over all replicas of which `value` is this replica's; None when it is no result of a metric."""
+    for metric, result in told:
+        pairs = zip(keras.tree.flatten(result), keras.tree.flatten(results[id(metric)]), strict=True)
+        for own, whole in pairs:
+            if own is value:
+                return whole
+    return None
+
+
+def _over_all_examples(named: Sequence[tuple[str, Any]], share: Share) -> list[Any]:
+    """Values that each replica has computed of its own rows: the mean over all examples, or the sum."""
+    own = []
+    for name, value in named:
+        value = tf.convert_to_tensor(value)
+        value = value if value.dtype.is_floating else tf.cast(value, keras.config.floatx())
+        is_sum = meet_term("log", None, f"log {name!r}", [value])
+        weight = share.is_counted(value.dtype) if is_sum else tf.cast(share.weight, value.dtype)
+        own.append(tf.math.multiply_no_nan(value, weight))
+    return all_reduce_sum(own)

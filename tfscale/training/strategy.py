@@ -16,11 +16,15 @@ from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight import gather_facts, meet
 from tfscale.errors import DeviceError
 from tfscale.training import _tf_private
+from tfscale.training._strategy_private import Answers, answer_for
 from tfscale.training.all_reduce import set_communication_options
 from tfscale.training.communication import choose_communication, choose_devices, measures_link
 from tfscale.training.data.distribution import distribute_global_batches
 from tfscale.training.link import describe_link, measure_link
+from tfscale.training.made import made_under
+from tfscale.training.optimizers import answer_all_reduce
 from tfscale.training.packs import choose_packing
+from tfscale.training.share import is_in_step
 from tfscale.training.versions import check_versions
 
 _log = logging.getLogger(__name__)
@@ -188,6 +192,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
         if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             _SERVING.append(strategy)
         _tf_private.update_without_merge_call(strategy)
+        answer_for(strategy, Answers(is_in_step, answer_all_reduce, made_under(strategy).note))
         distribute_global_batches(strategy)
     return strategy
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable
+
 import keras
+
+# The optimizers that were met in the steps of a model, whatever holds them.
+_MET: weakref.WeakKeyDictionary[keras.Model, list[weakref.ref[keras.optimizers.Optimizer]]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def innermost(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
@@ -13,9 +21,18 @@ def innermost(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimiz
 
 
 def held_optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:
-    """The compiled optimizer of a model, and those that a user's own class holds besides."""
+    """The compiled optimizer of a model, those that its class holds besides, and those that its steps have used."""
     held = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
-    return list({id(optimizer): optimizer for optimizer in held}.values())
+    met = [optimizer for optimizer in (each() for each in _MET.get(model, ())) if optimizer is not None]
+    return list({id(optimizer): optimizer for optimizer in (*held, *met)}.values())
+
+
+def remember_optimizers(model: keras.Model, optimizers: Iterable[keras.optimizers.Optimizer]) -> None:
+    """Counts `optimizers` among those of `model`, in their order."""
+    known = _MET.setdefault(model, [])
+    for optimizer in optimizers:
+        if not any(each() is optimizer for each in known):
+            known.append(weakref.ref(optimizer))
 
 
 def updaters_of(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:

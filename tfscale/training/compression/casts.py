@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfscale.errors import CommunicationError
 from tfscale.training.compression.protocol import Compression, Reduction, State, SumOverReplicas
+from tfscale.training.share import num_replicas
 
 # NVIDIA: arithmetic in 16 bits came with compute capability 5.3.
 _FP16_CAPABILITY = (5, 3)
@@ -68,8 +69,8 @@ class Float16(_Cast):
         self, gradients: Sequence[tf.Tensor], states: Sequence[State], sum_over_replicas: SumOverReplicas
     ) -> Reduction:
         """As `Compression.reduce`."""
-        num_replicas = self._num_replicas or tf.distribute.get_strategy().num_replicas_in_sync
-        divisor = 2.0 ** (num_replicas - 1).bit_length()
+        replicas = self._num_replicas or num_replicas()
+        divisor = 2.0 ** (replicas - 1).bit_length()
 
         def restored(total: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
             return _cast_like(total, gradient) * tf.cast(divisor, gradient.dtype)

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfscale.training.all_reduce import replica_id, sum_as_they_are
 from tfscale.training.packs import is_dense, size_bytes
+from tfscale.training.share import num_replicas
 
 _PARTS = 3
 # What a slow link (1 Gbit/s) carries in half of the time that a collective takes to begin. Not tuned.
@@ -32,13 +33,13 @@ def sum_with_riders(exact: Sequence[Any], narrow: Sequence[tf.Tensor]) -> tuple[
     Returns:
         The sums of both. Riders below 1e-33 may lose their last 16 bits.
     """
-    num_replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+    replicas = num_replicas()
     riders = [index for index, tensor in enumerate(exact) if _can_ride(tensor)]
-    num_bytes = _PARTS * num_replicas * sum(size_bytes(exact[index]) for index in riders) // 2
+    num_bytes = _PARTS * replicas * sum(size_bytes(exact[index]) for index in riders) // 2
     if not riders or tf.bfloat16 not in {each.dtype for each in narrow} or num_bytes > _MOST_BYTES:
         summed = sum_as_they_are([*exact, *narrow])
         return summed[: len(exact)], summed[len(exact) :]
-    seats = take_seats([exact[index] for index in riders], replica_id(), num_replicas)
+    seats = take_seats([exact[index] for index in riders], replica_id(), replicas)
     left = [None if index in riders else tensor for index, tensor in enumerate(exact)]
     *summed, arrived = sum_as_they_are([*left, *narrow, seats])
     for index, total in zip(riders, add_up(arrived, [exact[index].shape for index in riders]), strict=True):

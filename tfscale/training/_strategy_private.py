@@ -1,0 +1,48 @@
+"""The non-public names of a strategy by which tfscale answers for it. By the rules of `_tf_private.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+
+class Answers(NamedTuple):
+    """What a strategy asks before it does what TensorFlow's own does."""
+
+    is_in_step: Callable[[], bool]
+    """Whether this thread is inside of a step: then there is one replica, to whoever asks."""
+    all_reduce: Callable[[Any, Callable[[Any], Any]], Any]
+    """Given a replica's value and TensorFlow's way to sum it, returns what the replica gets back."""
+    made: Callable[[], None]
+    """Called when a variable is made under the strategy's scope."""
+
+
+def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
+    """Lets `answers` stand in for what `strategy` would say and do inside of a step.
+
+    Why: Keras divides losses by `num_replicas_in_sync` wherever they are computed, every optimizer of its own adds up
+    gradients through `_replica_ctx_all_reduce`, and optimizers and metrics make their variables through
+    `_create_variable`, whatever holds them. All of them are met here, so that nothing is missed by a search through
+    attributes.
+    Breaks first: tests/training/test_answers.py.
+    """
+    base = type(strategy.extended)
+
+    class AnsweringExtended(base):
+        """TensorFlow's own, but for what a step is told."""
+
+        @property
+        def _num_replicas_in_sync(self) -> int:
+            return 1 if answers.is_in_step() else super()._num_replicas_in_sync
+
+        def _replica_ctx_all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+            send = super()._replica_ctx_all_reduce
+            return answers.all_reduce(value, lambda own: send(reduce_op, own, options))
+
+        def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
+            answers.made()
+            return super()._create_variable(next_creator, **kwargs)
+
+    strategy.extended.__class__ = AnsweringExtended

@@ -1,0 +1,86 @@
+"""On which rows is a step looked at?
+
+A few of the first batch, so that it costs little, and not the same number on every replica, so that a mean of means
+shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tfscale.training.agreement import gather_rows_of_workers
+from tfscale.training.inputs import ReplicaBatch, has_rows, local_replicas, num_rows, split_global_batch, take_rows
+
+
+class CheckRows(NamedTuple):
+    """Rows of a global batch, whole and divided."""
+
+    whole: Any
+    parts: tuple[ReplicaBatch, ...]
+    """Of the replicas of this process."""
+    count: int
+
+    @classmethod
+    def of(cls, batch: Any, strategy: tf.distribute.Strategy) -> CheckRows:
+        """The first rows of a batch, one more than there are replicas.
+
+        Args:
+            batch: A global batch, one `ReplicaBatch` for each replica here, or what TensorFlow distributed.
+            strategy: Whose replicas are to get them.
+        """
+        replicas = local_replicas(strategy)
+        data = keras.tree.map_structure(_present, _whole(batch, strategy, replicas.total + 1))
+        count = min(int(num_rows(next(leaf for leaf in tf.nest.flatten(data) if has_rows(leaf)))), replicas.total + 1)
+        rows = take_rows(data, 0, count)
+        return cls(rows, split_global_batch(rows, replicas), count)
+
+    def times(self, factor: float) -> CheckRows:
+        """The same rows with all floating-point inputs multiplied; labels and weights stay."""
+
+        def scaled(data: Any) -> Any:
+            x, *others = data if isinstance(data, tuple) else (data,)
+            x = keras.tree.map_structure(
+                lambda leaf: leaf * factor if isinstance(leaf, tf.Tensor) and leaf.dtype.is_floating else leaf, x
+            )
+            return (x, *others) if isinstance(data, tuple) else x
+
+        parts = tuple(part._replace(data=scaled(part.data)) for part in self.parts)
+        return self._replace(whole=scaled(self.whole), parts=parts)
+
+
+def _present(leaf: Any) -> Any:
+    return None if isinstance(leaf, tf.experimental.Optional) else leaf
+
+
+def _whole(batch: Any, strategy: tf.distribute.Strategy, count: int) -> Any:
+    if isinstance(batch, tuple) and batch and all(isinstance(part, ReplicaBatch) for part in batch):
+        own = [take_rows(part.data, 0, int(part.num_examples)) for part in batch if int(part.num_examples)]
+        return _concat_rows(own or [batch[0].data], strategy, count)
+    if any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(batch)):
+        here = len(strategy.extended.worker_devices)
+        own = [
+            tf.nest.map_structure(lambda leaf, index=index: strategy.experimental_local_results(leaf)[index], batch)
+            for index in range(here)
+        ]
+        parts = [part.data if isinstance(part, ReplicaBatch) else part for part in own]
+        return _concat_rows(parts, strategy, count)
+    return tf.nest.map_structure(lambda leaf: leaf if _is_special(leaf) else tf.convert_to_tensor(leaf), batch)
+
+
+def _is_special(leaf: Any) -> bool:
+    return leaf is None or tf.is_tensor(leaf) or isinstance(leaf, tf.experimental.Optional)
+
+
+def _concat_rows(parts: list[Any], strategy: tf.distribute.Strategy, count: int) -> Any:
+    def together(*leaves: Any) -> Any:
+        if not has_rows(leaves[0]):
+            return leaves[0]
+        if isinstance(leaves[0], tf.SparseTensor):
+            return tf.sparse.concat(axis=0, sp_inputs=list(leaves))
+        return tf.concat(list(leaves), axis=0)
+
+    rows = tf.nest.map_structure(together, *parts) if len(parts) > 1 else parts[0]
+    return gather_rows_of_workers(strategy, take_rows(rows, 0, count))

@@ -1,0 +1,171 @@
+"""Is the first step on N replicas that of one replica?
+
+Before anything is updated, the step is run twice on a few rows from the same state: divided over the replicas, and as
+one replica on all of these rows (the reference, in which nothing of tfscale but the answers of its strategy is at work).
+What the step makes of its rows is compared, and so is what it leaves in every variable; then the state is put back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfscale.training.all_reduce import replica_id
+from tfscale.training.double_buffer import at_once
+from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas
+from tfscale.training.own_share import make_lone_share
+from tfscale.training.share import in_share
+from tfscale.training.silence import silenced
+from tfscale.training.state import State
+from tfscale.training.terms import Recorder, Term, Terms, meet_term, meeting_terms
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """One kind of step, in the two forms that are compared.
+
+    Args:
+        divided: Given a replica's rows, runs the step as it will be, and returns what `logs_of` takes.
+        alone: Given all rows, runs the step as Keras would on one device, and returns its logs.
+        logs_of: Makes logs of what `divided` returned on one replica.
+        eager: Whether the model is run eagerly.
+    """
+
+    divided: Callable[[ReplicaBatch], Any]
+    alone: Callable[[Any], dict[str, Any]]
+    logs_of: Callable[[Any], dict[str, Any]]
+    eager: bool = False
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What one run of the step has left."""
+
+    logs: dict[str, np.ndarray]
+    if_mean: dict[Term, dict[str, np.ndarray]]
+    """By term and name, as of the global batch, where the term is a mean over its examples."""
+    if_sum: dict[Term, dict[str, np.ndarray]]
+    """The same where it is a sum."""
+    state: dict[str, np.ndarray]
+    """Variables by name."""
+
+
+class TwoRuns:
+    """The two forms of a step, traced, with a state that is put back after each run.
+
+    Args:
+        steps: What to run.
+        strategy: On whose replicas.
+        terms: What is known of the step so far.
+        state: All variables that the step may change.
+    """
+
+    def __init__(self, steps: Steps, strategy: tf.distribute.Strategy, terms: Terms, state: State):
+        self._steps = steps
+        self._strategy = strategy
+        self._replicas: LocalReplicas = local_replicas(strategy)
+        self._terms = terms
+        self._state = state
+        self._traced: dict[str, tuple[Callable[..., Any], list[Any]]] = {}
+
+    def forget_divided(self) -> None:
+        """Has the divided form traced anew, when something else is known of its terms."""
+        self._traced.pop("divided", None)
+
+    def trace(self, rows: Any, parts: Sequence[ReplicaBatch]) -> None:
+        """Traces both forms, so that all variables are known that they use, before either is run."""
+        self._traced = {"alone": self._trace(self._alone, rows), "divided": self._trace(self._divided, list(parts))}
+
+    def divided(self, parts: Sequence[ReplicaBatch]) -> Outcome:
+        """Runs the step on the parts of this process's replicas."""
+        return self._run("divided", self._divided, list(parts))
+
+    def alone(self, rows: Any) -> Outcome:
+        """Runs the step on all rows, on one replica."""
+        return self._run("alone", self._alone, rows)
+
+    def _run(self, name: str, function: Callable[[Any, list[Any]], Any], data: Any) -> Outcome:
+        if name not in self._traced:
+            self._traced[name] = self._trace(function, data)
+        call, layout = self._traced[name]
+        with self._state.put_back():
+            values = [np.asarray(value) for value in call(data)]
+            state = self._state.read()
+        return _outcome(values, layout[0], state)
+
+    def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
+        layout: list[Any] = []
+        if self._steps.eager:
+            return lambda given: function(given, layout), layout
+        traced = tf.function(lambda given: function(given, layout), autograph=False, reduce_retracing=True)
+        concrete = traced.get_concrete_function(data)
+        self._state.add(concrete.graph.variables)
+        call = silenced(concrete)
+        return (traced if call is concrete else call), layout
+
+    def _divided(self, parts: list[ReplicaBatch], layout: list[Any]) -> list[Any]:
+        layouts: dict[int, Any] = {}
+
+        def on_replica() -> list[Any]:
+            index = replica_id() - self._replicas.first
+            recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
+            with at_once(), meeting_terms(self._terms, recorder):
+                outputs = self._steps.divided(parts[index])
+            flat, layouts[index] = _flatten(outputs, recorder)
+            return flat
+
+        results = self._strategy.run(on_replica)
+        flat = [self._strategy.experimental_local_results(value)[0] for value in results]
+        outputs, records = layouts[0]
+        size = len(tf.nest.flatten(outputs))
+        logs = self._steps.logs_of(tf.nest.pack_sequence_as(outputs, flat[:size]))
+        layout[:] = [(_shape_of(logs), records)]
+        return [*_as_tensors(logs), *flat[size:]]
+
+    def _alone(self, rows: Any, layout: list[Any]) -> list[Any]:
+        recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
+        count = tf.constant(1, tf.int64)
+        context = tf.distribute.ReplicaContext(self._strategy, 0)
+        device = tf.device(self._strategy.extended.worker_devices[0])
+        with context, device, in_share(make_lone_share(count)), at_once(), meeting_terms(self._terms, recorder):
+            logs = self._steps.alone(rows)
+            for path, value in keras.tree.flatten_with_path(dict(logs)):
+                meet_term("log", None, f"log {'.'.join(map(str, path))!r}", [value])
+        flat, (_, records) = _flatten([], recorder)
+        layout[:] = [(_shape_of(logs), records)]
+        return [*_as_tensors(logs), *flat]
+
+
+def _flatten(outputs: Any, recorder: Recorder) -> tuple[list[Any], Any]:
+    flat, layout = list(tf.nest.flatten(outputs)), []
+    for term, record in recorder.records.items():
+        layout.append((term, record.names))
+        flat += [*record.if_mean, *record.if_sum]
+    return flat, (tf.nest.map_structure(lambda _: 0, outputs), layout)
+
+
+def _shape_of(logs: dict[str, Any]) -> list[str]:
+    return [".".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(dict(logs))]
+
+
+def _as_tensors(logs: dict[str, Any]) -> list[Any]:
+    return [tf.convert_to_tensor(value) for value in keras.tree.flatten(dict(logs))]
+
+
+def _outcome(values: list[np.ndarray], layout: Any, state: dict[str, np.ndarray]) -> Outcome:
+    names, records = layout
+    left = iter(values)
+    logs = {name: next(left) for name in names}
+    if_mean, if_sum = {}, {}
+    for term, labels in records:
+        if_mean[term] = {label: next(left) for label in labels}
+        if_sum[term] = {label: next(left) for label in labels}
+    return Outcome(logs, if_mean, if_sum, state)

@@ -1,0 +1,71 @@
+"""How does code that mixes the rows of a batch see all of them?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.errors import ModelError
+from tfscale.training.all_reduce import all_gather, all_reduce_sum
+from tfscale.training.share import Share, current_share
+from tfscale.training.terms import gradients_are_sums
+
+
+def gather_rows(x: Any) -> Any:
+    """The rows of the whole global batch, inside of a step on N replicas; `x` itself on one.
+
+    For code in which the rows of a batch meet: contrastive losses, in-batch negatives, `x - mean(x, 0)`, pairs. With
+    x_i `[n_i, ...]` on replica i it returns their concatenation `[n, ...]`, in the order of the global batch and equal
+    on all replicas. It is differentiable: the gradient of x_i is that of the loss of the global batch.
+
+        keys = tfscale.gather_rows(self.encoder(images))          # [n, d]
+        loss = contrastive(keys)                                  # the same number on every replica
+
+    It costs one collective forward and one backward, of the size of all rows.
+
+    Args:
+        x: Tensor `[n_i, ...]` of any dtype with a row for each of this replica's examples, or None.
+
+    Returns:
+        Tensor `[n, ...]` of the same dtype; None for None. Outside of a step, and on one replica, `x`.
+
+    Raises:
+        ModelError: Inside of a micro-step (`micro_batch`), which sees only a part of the rows of its replica.
+
+    Example:
+        >>> import tensorflow as tf, tfscale
+        >>> tfscale.gather_rows(tf.constant([1.0, 2.0])).numpy()
+        array([1., 2.], dtype=float32)
+    """
+    share = current_share()
+    if x is None or share is None or share.is_whole:
+        return x
+    if share.is_part:
+        raise ModelError(
+            "With `micro_batch` a step sees a part of the rows at a time, and cannot gather the whole batch.\n"
+            "Received: a call of `tfscale.gather_rows` in a micro-step. Leave `micro_batch` out."
+        )
+    x = tf.convert_to_tensor(x)
+    own = x[: tf.cast(share.num_examples, tf.int64)]
+    if not x.dtype.is_floating:
+        return all_gather(own)
+    end = share.first_row + tf.shape(own, out_type=tf.int64)[0]
+
+    @tf.custom_gradient
+    def gathered(rows: tf.Tensor) -> Any:
+        def gradient(slope: tf.Tensor) -> tf.Tensor:
+            # In a step of the user's own the losses, and so their slopes, are not weighted yet.
+            weight = slope_weight(share, slope.dtype)
+            (total,) = all_reduce_sum([tf.math.multiply_no_nan(slope, weight)])
+            return tf.math.divide_no_nan(total[share.first_row : end], weight)
+
+        return all_gather(rows), gradient
+
+    return gathered(own)
+
+
+def slope_weight(share: Share, dtype: tf.DType) -> tf.Tensor:
+    """By what the gradients of this replica will be multiplied after the backward pass; 1 where its loss was."""
+    is_weighted = share.weights_gradients and not gradients_are_sums()
+    return tf.cast(share.weight if is_weighted else 1.0, dtype)

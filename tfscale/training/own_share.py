@@ -1,0 +1,38 @@
+"""Which share of the global batch does this replica hold?"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfscale.training.all_reduce import all_reduce_sum, replica_id
+from tfscale.training.share import Share, num_replicas
+
+
+def make_share(num_examples: tf.Tensor, global_examples: tf.Tensor, first_row: tf.Tensor) -> Share:
+    """The share of the replica in whose context this is called, of a batch whose numbers are known."""
+    return _share(num_examples, global_examples, first_row, num_replicas())
+
+
+def agree_on_share(num_examples: tf.Tensor) -> Share:
+    """As `make_share` when each replica knows its own number of rows only: one collective of N numbers."""
+    replica, replicas = replica_id(), num_replicas()
+    (counts,) = all_reduce_sum([tf.one_hot(replica, replicas) * tf.cast(num_examples, tf.float32)])
+    first_row = tf.cast(tf.reduce_sum(counts[:replica]), tf.int64)
+    return _share(num_examples, tf.reduce_sum(counts), first_row, replicas)
+
+
+def part_of(num_examples: tf.Tensor, global_examples: tf.Tensor) -> tf.Tensor:
+    """n_i / n in float64, so that a script in float64 keeps its precision; to be cast where it is used."""
+    return tf.cast(num_examples, tf.float64) / tf.cast(global_examples, tf.float64)
+
+
+def _share(num_examples: tf.Tensor, global_examples: tf.Tensor, first_row: tf.Tensor, replicas: int) -> Share:
+    num_examples = tf.cast(num_examples, tf.float32)
+    global_examples = tf.cast(global_examples, tf.float32)
+    return Share(num_examples, global_examples, part_of(num_examples, global_examples), first_row, replicas)
+
+
+def make_lone_share(num_examples: tf.Tensor) -> Share:
+    """The share of a replica that computes all rows by itself: nothing is weighted, exchanged or added up."""
+    count = tf.cast(num_examples, tf.float32)
+    return Share(count, count, tf.constant(1.0, tf.float64), tf.constant(0, tf.int64), 1)

@@ -1,0 +1,54 @@
+"""What does a step make that is not there yet?
+
+A step of the user's own makes layers, optimizers' slots and metrics as it goes, where Keras's own builds them before. It
+is traced once as on one device, and never run: afterwards everything exists, on all replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.training.made import made_under
+from tfscale.training.own_share import make_lone_share
+from tfscale.training.share import in_share
+
+
+def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_spec: Any) -> None:
+    """Traces `step` for data of these specs, so that whatever it makes is made under the scope of `strategy`.
+
+    Args:
+        strategy: Where variables are made.
+        step: Takes a batch.
+        data_spec: Structure of specs of a batch; None where a part is missing.
+    """
+    leaves = tf.nest.flatten(data_spec)
+    present = [index for index, leaf in enumerate(leaves) if leaf is not None]
+
+    def make(arguments: dict[str, Any]) -> tf.Variable:
+        with strategy.scope():
+            return tf.Variable(**arguments)
+
+    # A variable must not be made in the graph that is traced, where only TensorFlow's own step could give it its value.
+    # Another thread is the one public way out of a graph and of a replica's context.
+    with ThreadPoolExecutor(1) as outside:
+
+        def creator(next_creator: Callable[..., Any], **arguments: Any) -> Any:
+            del next_creator
+            made_under(strategy).note()
+            return outside.submit(make, arguments).result()
+
+        def alone(*values: Any) -> None:
+            filled: list[Any] = [None] * len(leaves)
+            for index, value in zip(present, values, strict=True):
+                filled[index] = value
+            # As one replica that computes everything by itself: nothing is exchanged, not even in what is never run.
+            lone = in_share(make_lone_share(tf.constant(1)))
+            with tf.variable_creator_scope(creator), tf.distribute.ReplicaContext(strategy, 0), lone:
+                step(tf.nest.pack_sequence_as(data_spec, filled))
+
+        with strategy.scope():
+            tf.function(alone, autograph=False).get_concrete_function(*(leaves[index] for index in present))

@@ -1,0 +1,82 @@
+"""What do the variables of a step hold, and how is that put back?"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+class State:
+    """Variables of a strategy, with all copies in this process.
+
+    Args:
+        strategy: Under whose scope they were made.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self._strategy = strategy
+        self._named: dict[str, Any] = {}
+        self._copies: dict[int, tf.Variable] = {}
+        self._averaged: set[int] = set()
+
+    def name(self, variables: Iterable[Any]) -> None:
+        """Adds Keras variables, to be read by their paths."""
+        for variable in variables:
+            path = variable.path
+            while path in self._named and self._named[path] is not variable.value:
+                path += "'"
+            self._named[path] = variable.value
+            self._copies.update(self._copies_of(variable.value))
+
+    def average(self, variables: Iterable[Any]) -> None:
+        """Has Keras variables read as the mean of their copies, such as gradients that accumulate on each replica."""
+        self._averaged.update(id(variable.value) for variable in variables)
+
+    def add(self, variables: Iterable[tf.Variable]) -> None:
+        """Adds copies of other variables that a step was seen to use; of those that nobody names, to be read too."""
+        for variable in variables:
+            self._copies.update(self._copies_of(variable))
+
+    def _all(self) -> dict[str, Any]:
+        named = {copy for variable in self._named.values() for copy in self._copies_of(variable)}
+        others = [copy for identity, copy in self._copies.items() if identity not in named]
+        # Of all replicas' copies the first is read.
+        return self._named | {copy.name: copy for copy in others if "/replica_" not in copy.name}
+
+    def _copies_of(self, variable: Any) -> dict[int, tf.Variable]:
+        return {id(copy): copy for copy in self._strategy.experimental_local_results(variable)}
+
+    @contextlib.contextmanager
+    def put_back(self) -> Iterator[None]:
+        """Gives every copy the value that it had before, to the bit."""
+        before = [(copy, tf.identity(copy.read_value())) for copy in self._copies.values()]
+        try:
+            yield
+        finally:
+            for copy, value in before:
+                copy.assign(value)
+
+    def read(self) -> dict[str, np.ndarray]:
+        """By name: the first copy, or the sum of what the replicas have counted."""
+        values = {}
+        for name, variable in self._all().items():
+            copies = [np.asarray(copy) for copy in self._strategy.experimental_local_results(variable)]
+            if id(variable) in self._averaged:
+                values[name] = np.mean(copies, axis=0)
+            else:
+                values[name] = np.sum(copies, axis=0) if is_counted(variable) else copies[0]
+        return values
+
+    def divided(self) -> set[str]:
+        """Names of the variables in which each replica has a part of the whole."""
+        return {name for name, each in self._named.items() if is_counted(each) or id(each) in self._averaged}
+
+
+def is_counted(variable: Any) -> bool:
+    """Whether each replica counts its own, and the copies are added up where they are read."""
+    is_sum = getattr(variable, "aggregation", None) == tf.VariableAggregation.SUM
+    return is_sum and getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ

@@ -1,0 +1,76 @@
+"""Why is the first step most likely not that of one replica, and what is to be done?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import keras
+
+from tfscale.training.step_differences import Difference
+
+_SHOWN = 3
+
+
+def describe_difference(differences: Sequence[Difference], model: keras.Model, num_replicas: int, num_rows: int) -> str:
+    """The text of the error: what differs, why most likely, and the way out.
+
+    Args:
+        differences: What the step computed first, then what it left.
+        model: Whose step it is.
+        num_replicas: Of the job.
+        num_rows: On which the step was tried.
+    """
+    ordered = sorted(differences, key=lambda row: _ORDER.index(row.kind))
+    shown = "\n".join(f"  {_line(row)}" for row in ordered[:_SHOWN])
+    more = f"\n  and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    cause = next(text for fits, text in _RULES if fits(ordered))
+    return (
+        f"The first step of model {model.name!r} on {num_replicas} replicas is not that of one replica. It was tried on "
+        f"{num_rows} rows; nothing was updated.\n"
+        f"Received:\n{shown}{more}\n"
+        f"Likeliest cause: {cause}"
+    )
+
+
+_ORDER = ("add_loss", "loss", "gradients", "metric", "log", "variable", "weight")
+
+
+def _line(row: Difference) -> str:
+    what = row.label if row.kind in ("variable", "weight", "log", "loss") else f"{row.kind} of {row.label}"
+    at = f" for {row.name!r}" if row.kind == "gradients" else ""
+    return f"{what}{at}: {row.ours:.6g} where one replica has {row.reference:.6g}"
+
+
+def _only(*kinds: str) -> Callable[[Sequence[Difference]], bool]:
+    return lambda rows: {row.kind for row in rows} <= set(kinds)
+
+
+def _none(*kinds: str) -> Callable[[Sequence[Difference]], bool]:
+    return lambda rows: not {row.kind for row in rows} & set(kinds)
+
+
+_RULES: tuple[tuple[Callable[[Sequence[Difference]], bool], str], ...] = (
+    (
+        _only("metric", "log"),
+        "a log that is neither a mean nor a sum over the examples, nor the result of a metric. Let a keras.metrics "
+        "object count it, compute it of tfscale.gather_rows(x), or leave it out of the logs.",
+    ),
+    (
+        _only("variable", "log", "metric"),
+        "the step, or a layer, assigns to a variable something that it computed of its own rows. Compute it of "
+        "tfscale.gather_rows(x), which are the rows of all replicas.",
+    ),
+    (
+        _none("loss", "add_loss", "log", "metric"),
+        "the losses are equal and the gradients are not: code between tape and optimizer that is not linear, such as "
+        "clipping by a global norm, or a gradient that is used twice. Write `gradients = "
+        "tfscale.sum_gradients(tape.gradient(loss, variables))` before it.",
+    ),
+    (
+        lambda rows: True,
+        "code in which the rows of a batch meet (contrastive losses, pairs, `x - mean(x, 0)`, a ratio of sums), or a "
+        "loss that adds a sum over the examples to a mean. For the first, compute it of tfscale.gather_rows(x), the "
+        "rows of all replicas; for the second, write tfscale.sum_over_examples(loss) around the sum. "
+        '`prepare(model, check="off")` trains without this check, and with another result than one replica\'s.',
+    ),
+)

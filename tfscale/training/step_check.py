@@ -1,0 +1,229 @@
+"""What is done about a first step that is not that of one replica?
+
+What can be told from the two runs is set right: a term that is a sum and not a mean, a metric that needs the whole
+batch. What cannot is an error, before anything is updated.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfscale.errors import ParityError
+from tfscale.training import _tf_private
+from tfscale.training.agreement import agree_with_chief, first_of_workers
+from tfscale.training.check_rows import CheckRows
+from tfscale.training.first_step import Outcome, Steps, TwoRuns
+from tfscale.training.made import made_under
+from tfscale.training.state import State
+from tfscale.training.step_cause import describe_difference
+from tfscale.training.step_differences import (
+    Difference,
+    log_differences,
+    state_differences,
+    term_differences,
+    tolerance_of,
+)
+from tfscale.training.terms import Term, Terms
+from tfscale.training.updaters import held_optimizers, innermost, remember_optimizers
+
+_log = logging.getLogger(__name__)
+# Terms upstream, such as a layer's loss, change those downstream: so often are both looked at again.
+_MOST_ROUNDS = 5
+# A penalty may be zero for ordinary rows, and no one could tell a sum from a mean.
+_SCALES = (10.0, -10.0, 100.0)
+
+
+class StepCheck:
+    """Compares the first step of a kind with that of one replica.
+
+    Args:
+        model: Prepared, built and compiled.
+        strategy: Its strategy.
+        terms: What is known of the terms of this kind of step; what is found is written there.
+        steps: The step, in both forms.
+        mode: `"raise"` or `"warn"`.
+    """
+
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, terms: Terms, steps: Steps, mode: str):
+        self._model = model
+        self._strategy = strategy
+        self._terms = terms
+        self._mode = mode
+        self._state = State(strategy)
+        self._runs = TwoRuns(steps, strategy, terms, self._state)
+        self._tolerance = tolerance_of(_bytes_per_number(model))
+
+    def __call__(self, batch: Any) -> None:
+        """Looks at the step for a few rows of a batch.
+
+        Args:
+            batch: As the iterator of `fit` yields it.
+
+        Raises:
+            ParityError: When the step is not that of one replica. Nothing was updated.
+        """
+        try:
+            rows = CheckRows.of(batch, self._strategy)
+            message = self._look(rows)
+        except (ParityError, tf.errors.OutOfRangeError):
+            raise
+        except Exception as error:  # Whatever a program of the user does with fewer rows than it expects.
+            _log.warning("the first step of model %r could not be checked (%s)", self._model.name, error)
+            return
+        message = first_of_workers(self._strategy, message)
+        if message and self._mode == "warn":
+            _log.warning("%s", message)
+        elif message:
+            raise ParityError(message)
+
+    def _variables(self) -> list[keras.Variable]:
+        model = self._model
+        optimizers = held_optimizers(model)
+        metrics = [*model.metrics, *made_under(self._strategy).metrics]
+        found = [*model.variables, *(each for owner in (*optimizers, *metrics) for each in owner.variables)]
+        return list({id(variable): variable for variable in found}.values())
+
+    def _look(self, rows: CheckRows) -> str:
+        """Sets right what can be; returns what cannot, or an empty text."""
+        self._runs.trace(rows.whole, rows.parts)
+        remember_optimizers(self._model, _optimizers(self._terms))
+        self._state.name(self._variables())
+        for optimizer in held_optimizers(self._model):
+            self._state.average(_tf_private.gradient_accumulators(innermost(optimizer)))
+        before = self._state.read()
+        reference = self._runs.alone(rows.whole)
+        ours = self._settle(rows, reference)
+        differences = self._differences(ours, reference, before)
+        if differences and self._gather(differences, reference):
+            self._runs.forget_divided()
+            ours = self._runs.divided(rows.parts)
+            differences = self._differences(ours, reference, before)
+        if not differences or self._is_noise(rows, reference, before, differences):
+            return ""
+        return describe_difference(differences, self._model, self._strategy.num_replicas_in_sync, rows.count)
+
+    def _settle(self, rows: CheckRows, reference: Outcome) -> Outcome:
+        """Finds out which terms are sums; returns the outcome of the divided step that knows."""
+        ours = self._runs.divided(rows.parts)
+        for _ in range(_MOST_ROUNDS):
+            sums = self._sums(ours, reference, self._terms.sums)
+            if sums == self._terms.sums:
+                break
+            self._terms.sums = sums
+            self._runs.forget_divided()
+            ours = self._runs.divided(rows.parts)
+        if self._settle_zeros(rows, reference):
+            self._runs.forget_divided()
+            ours = self._runs.divided(rows.parts)
+        for term in sorted(self._terms.sums, key=lambda term: term.label):
+            _log.info("model %r: %s of %s is a sum over the examples", self._model.name, term.kind, term.label)
+        return ours
+
+    def _sums(self, ours: Outcome, reference: Outcome, known: set[Term]) -> set[Term]:
+        if_mean = term_differences(ours.if_mean, reference.if_mean)
+        if_sum = term_differences(ours.if_sum, reference.if_mean)
+        order = list(if_mean)
+        found = {
+            term
+            for term in order
+            if if_mean[term].relative > self._tolerance and if_sum.get(term, if_mean[term]).relative <= self._tolerance
+        }
+        # A term that is zero in both runs says nothing: what was known of it stays.
+        found |= {term for term in known if term in if_mean and _is_zero(reference.if_mean.get(term, {}))}
+        decided = agree_with_chief(self._strategy, [int(term in found) for term in order])
+        return {term for term, is_sum in zip(order, decided, strict=True) if is_sum}
+
+    def _settle_zeros(self, rows: CheckRows, reference: Outcome) -> bool:
+        """Tries other rows for losses of layers that were zero; returns whether one was found to be a sum."""
+        left = {
+            term for term, record in reference.if_mean.items() if term.kind == "add_loss" and _is_zero(record)
+        } - self._terms.sums
+        found: set[Term] = set()
+        for scale in _SCALES:
+            if not left:
+                break
+            other = rows.times(scale)
+            expected, ours = self._runs.alone(other.whole), self._runs.divided(other.parts)
+            told = {term for term in left if not _is_zero(expected.if_mean.get(term, {}))}
+            found |= told & self._sums(ours, expected, set())
+            left -= told
+        for term in left:
+            _log.warning(
+                "the loss that %s of model %r adds was zero in every try: it is taken for a mean over the examples. "
+                "Where it is a sum, add tfscale.sum_over_examples(loss)",
+                term.label,
+                self._model.name,
+            )
+        self._terms.sums |= found
+        return bool(found)
+
+    def _differences(self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray]) -> list[Difference]:
+        """What differs by more than rounding: what the step computed first, then what it left."""
+        terms = term_differences(ours.if_mean, reference.if_mean)
+        sums = term_differences(ours.if_sum, reference.if_mean)
+        rows = [sums.get(term, row) if term in self._terms.sums else row for term, row in terms.items()]
+        rows += log_differences(ours, reference)
+        several = self._strategy.num_replicas_in_sync > len(self._strategy.extended.worker_devices)
+        # What another worker has counted is not here; its logs are.
+        left_out = self._state.divided() if several else set()
+        rows += state_differences(ours, reference, before, self._slots(), left_out)
+        return [row for row in rows if row.relative > self._tolerance]
+
+    def _gather(self, differences: Sequence[Difference], reference: Outcome) -> bool:
+        """Gives the whole batch to metrics that are not as on one replica; returns whether there are any."""
+        names = {difference.name for difference in differences}
+        metrics = [*_tf_private.all_metrics(self._model), *made_under(self._strategy).metrics]
+        found = {id(metric) for metric in metrics if any(each.path in names for each in metric.variables)}
+        # What is one number of each replica already has no rows to be gathered.
+        found -= {term.owner for term in reference.if_mean if term.kind == "metric"}
+        found -= {id(_tf_private.loss_tracker(self._model))} if self._model.compiled else set()
+        is_new = bool(found - self._terms.gathered)
+        self._terms.gathered |= found
+        return is_new
+
+    def _is_noise(
+        self, rows: CheckRows, reference: Outcome, before: dict[str, np.ndarray], differences: Sequence[Difference]
+    ) -> bool:
+        """Whether the reference differs from itself by as much: by chance, or from rows one rounding away."""
+        others: list[tuple[str, Callable[[], Outcome]]] = [
+            ("two equal runs differ", lambda: self._runs.alone(rows.whole)),
+            ("rounding makes as much", lambda: self._runs.alone(rows.times(1 + 2**-21).whole)),
+        ]
+        names = {(difference.kind, difference.name) for difference in differences}
+        for why, run in others:
+            control = self._all_differences(run(), reference, before)
+            if all(control.get(key, 0.0) > self._tolerance / 10 for key in names):
+                _log.info("the first step of model %r could not be checked (%s)", self._model.name, why)
+                return True
+        return False
+
+    def _all_differences(
+        self, control: Outcome, reference: Outcome, before: dict[str, np.ndarray]
+    ) -> dict[tuple[str, str], float]:
+        rows = [*term_differences(control.if_mean, reference.if_mean).values(), *log_differences(control, reference)]
+        rows += state_differences(control, reference, before, self._slots(), set())
+        return {(row.kind, row.name): row.relative for row in rows}
+
+    def _slots(self) -> list[str]:
+        return [each.path for optimizer in held_optimizers(self._model) for each in optimizer.variables]
+
+
+def _is_zero(record: dict[str, np.ndarray]) -> bool:
+    return not any(np.any(value) for value in record.values())
+
+
+def _optimizers(terms: Terms) -> list[keras.optimizers.Optimizer]:
+    owners = [reference() for reference in terms.owners.values()]
+    return [owner for owner in owners if isinstance(owner, keras.optimizers.Optimizer)]
+
+
+def _bytes_per_number(model: keras.Model) -> int:
+    """Of the narrowest floating-point numbers with which a layer computes."""
+    kinds = [tf.as_dtype(layer.compute_dtype or "float32") for layer in _tf_private.flat_layers(model)]
+    return min((kind.size for kind in kinds if kind.is_floating), default=4)

@@ -1,0 +1,93 @@
+"""Whose code takes part in a step, and is its first one looked at?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from tfscale.errors import ModelError
+from tfscale.training import _tf_private
+from tfscale.training.updaters import innermost
+
+MODES = ("auto", "always", "warn", "off")
+# Keras's own, which run what a user gives them.
+_RUN_OTHERS = (keras.layers.Lambda,)
+_HOOKS = ("train_step", "test_step", "compute_loss", "compute_metrics", "call")
+
+
+def check_mode(mode: Any) -> None:
+    """Checks `check` of `prepare`.
+
+    Raises:
+        ModelError: When it is none of the four.
+
+    Example:
+        >>> check_mode("auto")
+    """
+    if mode not in MODES:
+        raise ModelError(f"`check` must be one of {', '.join(map(repr, MODES))}.\nReceived: check={mode!r}.")
+
+
+def is_checked(model: keras.Model, mode: str) -> bool:
+    """Whether the first step of `model` is compared with that of one replica.
+
+    Args:
+        model: Built and, where it is, compiled.
+        mode: `"auto"` leaves out what is Keras's own throughout.
+    """
+    if mode == "off":
+        return False
+    return mode in ("always", "warn") or bool(foreign_parts(model))
+
+
+def foreign_parts(model: keras.Model) -> list[str]:
+    """What tfscale cannot vouch for in a step of `model`: code that is neither Keras's nor its own.
+
+    Example:
+        >>> import keras
+        >>> foreign_parts(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
+        []
+    """
+    found = [name for name in _HOOKS if not _is_known(getattr(type(model), name))]
+    layers = [layer for layer in _tf_private.flat_layers(model) if layer is not model]
+    found += [
+        f"layer {layer.name!r}" for layer in layers if not _is_known(type(layer)) or _adds_what_may_be_a_sum(layer)
+    ]
+    # A functional model made of operations such as `x - ops.mean(x, 0)`.
+    operations = getattr(model, "operations", ())
+    found += [f"operation {each.name!r}" for each in operations if not isinstance(each, keras.layers.Layer)]
+    if model.compiled:
+        losses = [entry.loss for entry in _tf_private.loss_entries(model)]
+        found += [f"loss {loss.name!r}" for loss in losses if not _is_known_loss(loss)]
+        metrics = _tf_private.all_metrics(model)
+        found += [f"metric {metric.name!r}" for metric in metrics if not _is_known_metric(metric)]
+        optimizer = getattr(model, "optimizer", None)
+        if optimizer is not None and not _is_known(type(innermost(optimizer))):
+            found.append(f"optimizer {optimizer.name!r}")
+    return found
+
+
+def look_key(model: keras.Model) -> Any:
+    """Changes whenever another first step has to be looked at: after `compile`, and when layers are frozen."""
+    return id(getattr(model, "optimizer", None)), tuple(map(id, model.trainable_variables))
+
+
+def _is_known(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "")).split(".")[0] in ("keras", "tfscale") and thing not in _RUN_OTHERS
+
+
+def _adds_what_may_be_a_sum(layer: keras.layers.Layer) -> bool:
+    return layer.activity_regularizer is not None
+
+
+def _is_known_loss(loss: Any) -> bool:
+    loss = getattr(loss, "loss", loss)
+    return _is_known(type(loss)) and _is_known(getattr(loss, "fn", type(loss)))
+
+
+def _is_known_metric(metric: Any) -> bool:
+    function = _tf_private.metric_function(metric)
+    # Over all axes they are one number of a batch.
+    is_one_number = isinstance(metric, keras.metrics.PearsonCorrelation | keras.metrics.ConcordanceCorrelation)
+    return _is_known(type(metric)) and (function is None or _is_known(function)) and not is_one_number
