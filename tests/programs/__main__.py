@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         for program, setting, verdict in bad:
             print(f"\n{program.name}, {setting}: {verdict}\n{verdict.output}")
     names = {program.name for program, _, _ in bad}
-    took = f"{len(runs.outcomes)} runs, {time.monotonic() - started_s:.0f} s"
+    took = f"{len(runs.outcomes)} runs, {time.monotonic() - started_s:.0f} s, CPU time {runs.cpu_s:.0f} s"
     print(f"\n{len(chosen)} programs: {len(chosen) - len(names)} as they should be, {len(names)} not ({took}).")
     if options.write:
         options.write.write_text(table.between_markers(options.write.read_text(), table.for_readme(rows)))
@@ -70,13 +70,15 @@ class _Runs:
 
     def __init__(self, jobs: int, timeout_s: float) -> None:
         self.outcomes: dict[tuple[Program, Setting], list[Outcome]] = {}
+        self.cpu_s = 0.0
         self._jobs, self._timeout_s = jobs, timeout_s
 
     def add(self, calls: list[tuple[Program, Setting]]) -> None:
-        for program, setting, outcomes, took_s in forks.run_all(calls, jobs=self._jobs, timeout_s=self._timeout_s):
+        for program, setting, outcomes, cpu_s in forks.run_all(calls, jobs=self._jobs, timeout_s=self._timeout_s):
             self.outcomes[program, setting] = outcomes
+            self.cpu_s += cpu_s
             ended = "; ".join(outcome.error for outcome in outcomes if outcome.error)
-            print(f"{took_s:5.1f} s  {program.name}, {setting}: {ended or 'done'}"[:160], file=sys.stderr, flush=True)
+            print(f"{cpu_s:5.1f} s  {program.name}, {setting}: {ended or 'done'}"[:160], file=sys.stderr, flush=True)
 
     def verdict(self, program: Program, setting: Setting) -> Verdict:
         [plain] = self.outcomes[program, Setting(float64=setting.float64)]

@@ -43,7 +43,7 @@ def run_all(
         timeout_s: The deadline of each run.
 
     Yields:
-        The program, the setting, the outcomes by rank, and the seconds that it took.
+        The program, the setting, the outcomes by rank, and the seconds of CPU time that it took.
     """
     waiting = deque(calls)
     running: list[_Group] = []
@@ -57,7 +57,7 @@ def run_all(
             for group in [group for group in running if group.has_ended()]:
                 running.remove(group)
                 outcomes = [child.outcome() for child in group.children]
-                yield group.program, group.setting, outcomes, time.monotonic() - group.started_s
+                yield group.program, group.setting, outcomes, sum(child.cpu_s for child in group.children)
             time.sleep(_POLL_INTERVAL_S)
     finally:
         for group in running:
@@ -85,11 +85,11 @@ class _Child:
     directory: Path
     status: int | None = None
     killed: str = ""
+    cpu_s: float = 0.0
 
     def has_ended(self) -> bool:
         if self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.status = os.waitstatus_to_exitcode(status) if pid else None
+            self._wait(os.WNOHANG)
         return self.status is not None
 
     def kill(self, why: str) -> None:
@@ -97,7 +97,13 @@ class _Child:
             self.killed = why
             # By SIGKILL: a TensorFlow worker that waits for a peer ignores SIGTERM.
             os.kill(self.pid, signal.SIGKILL)
-            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            self._wait(0)
+
+    def _wait(self, options: int) -> None:
+        pid, status, usage = os.wait4(self.pid, options)
+        if pid:
+            self.status = os.waitstatus_to_exitcode(status)
+            self.cpu_s = usage.ru_utime + usage.ru_stime
 
     def outcome(self) -> Outcome:
         output = (self.directory / "output").read_text(errors="replace")[-_SHOWN_CHARACTERS:]

@@ -11,7 +11,7 @@ SCRIPTS = Path(__file__).resolve().parent / "scripts"
 
 @dataclass(frozen=True)
 class Program:
-    """One script. Its module-level constants are its marks: BATCH, and if need be REFUSED, RANDOM, WORKERS."""
+    """One script. Constants at its top are its marks: BATCH, and if need be those that the properties name."""
 
     path: Path
 
@@ -36,6 +36,11 @@ class Program:
     def refused(self) -> str | None:
         """The name of tfscale's error that this program must end with on more than one replica."""
         return self._constant("REFUSED")
+
+    @property
+    def may_be_refused(self) -> str | None:
+        """The name of tfscale's error that this program may end with in place of being equal."""
+        return self._constant("MAY_BE_REFUSED")
 
     @property
     def random(self) -> bool:
