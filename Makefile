@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test lint bench bench-torch bench-links bench-scaling bench-data bench-recovery contract clean
+.PHONY: help demo demo-recovery test lint bench bench-torch bench-links bench-scaling bench-data bench-recovery contract programs clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-data  dp.dataset beside tf.data written by hand, and its work on 1 to 3 workers"
 	@echo "make bench-recovery  20 kills of 2 workers and of 3, and the parts of the time from kill to next step"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
+	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
 	@echo "make clean   remove .venv and everything else that was made"
 
 demo: $(VENV)/.examples
@@ -60,6 +61,9 @@ bench-recovery: $(VENV)/.examples
 
 contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write README.md
+
+programs: $(VENV)/.test
+	$(BIN)/python -m tests.programs
 
 clean:
 	rm -rf $(VENV) $(VENV)-* build dist demo_output examples/data *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

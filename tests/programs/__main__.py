@@ -1,0 +1,154 @@
+"""Runs the corpus: every program as plain Keras on one device, and with the README's lines on replicas.
+
+usage: python -m tests.programs [names...] [--replicas 1,2,3] [--workers] [--float64] [--write README.md] ...
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+# Before anything imports NumPy and TensorFlow: a fork is safe without other threads only, and BLAS starts its own.
+os.environ.update(
+    OPENBLAS_NUM_THREADS="1",
+    OMP_NUM_THREADS="1",
+    CUDA_VISIBLE_DEVICES="-1",
+    TF_CPP_MIN_LOG_LEVEL="2",
+    # TensorFlow 2.21's oneDNN corrupts the heap with SeparableConv2D, in plain Keras as well.
+    TF_ENABLE_ONEDNN_OPTS="0",
+)
+
+# What a child would import anew each time comes along.
+import sklearn.datasets  # noqa: F401
+
+from tests.programs import forks, table
+from tests.programs.judgement import Verdict, judge
+from tests.programs.program import Program, all_programs
+from tests.programs.run import Outcome, Setting, script_of
+from tfscale import DataParallel  # noqa: F401
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns 1 when a program ended otherwise than it may."""
+    options = _parser().parse_args(arguments)
+    programs = all_programs()
+    if unknown := [name for name in options.names if name not in programs]:
+        sys.exit(f"There is no program {', '.join(unknown)}; there are {', '.join(programs)}.")
+    chosen = [programs[name] for name in options.names or programs]
+    if options.show:
+        print(
+            *(script_of(program, Setting(options.replicas[-1], one_scope=options.one_scope)) for program in chosen),
+            sep="\n",
+        )
+        return 0
+    started_s = time.monotonic()
+    runs = _Runs(options.jobs, options.timeout)
+    verdicts = _again_in_float64(runs, _verdicts(runs, chosen, options), options)
+    rows = [(program, {str(setting): each for setting, each in verdicts[program].items()}) for program in chosen]
+    print(table.for_screen(rows))
+    bad = [(p, s, v) for p in chosen for s, v in verdicts[p].items() if not v.is_expected(p, s)]
+    if options.verbose:
+        for program, setting, verdict in bad:
+            print(f"\n{program.name}, {setting}: {verdict}\n{verdict.output}")
+    names = {program.name for program, _, _ in bad}
+    took = f"{len(runs.outcomes)} runs, {time.monotonic() - started_s:.0f} s, CPU time {runs.cpu_s:.0f} s"
+    print(f"\n{len(chosen)} programs: {len(chosen) - len(names)} as they should be, {len(names)} not ({took}).")
+    if options.write:
+        options.write.write_text(table.between_markers(options.write.read_text(), table.for_readme(rows)))
+    if options.json:
+        found = {p.name: {str(s): [v.word, v.detail, v.output] for s, v in verdicts[p].items()} for p in chosen}
+        options.json.write_text(json.dumps(found, indent=1))
+    return 1 if bad else 0
+
+
+class _Runs:
+    """What was run, and what came of it."""
+
+    def __init__(self, jobs: int, timeout_s: float) -> None:
+        self.outcomes: dict[tuple[Program, Setting], list[Outcome]] = {}
+        self.cpu_s = 0.0
+        self._jobs, self._timeout_s = jobs, timeout_s
+
+    def add(self, calls: list[tuple[Program, Setting]]) -> None:
+        for program, setting, outcomes, cpu_s in forks.run_all(calls, jobs=self._jobs, timeout_s=self._timeout_s):
+            self.outcomes[program, setting] = outcomes
+            self.cpu_s += cpu_s
+            ended = "; ".join(outcome.error for outcome in outcomes if outcome.error)
+            print(f"{cpu_s:5.1f} s  {program.name}, {setting}: {ended or 'done'}"[:160], file=sys.stderr, flush=True)
+
+    def verdict(self, program: Program, setting: Setting) -> Verdict:
+        [plain] = self.outcomes[program, Setting(float64=setting.float64)]
+        return judge(setting, plain, self.outcomes[program, setting])
+
+
+def _verdicts(runs: _Runs, chosen: list[Program], options: argparse.Namespace) -> dict:
+    calls = [(program, setting) for program in chosen for setting in _settings(program, options)]
+    plain = [(program, Setting(float64=options.float64)) for program in chosen]
+    # Program by program, so that the first results come soon.
+    order = sorted([*plain, *calls], key=lambda call: (chosen.index(call[0]), call[1].workers, call[1].replicas))
+    runs.add(order)
+    verdicts: dict[Program, dict[Setting, Verdict]] = defaultdict(dict)
+    for program, setting in calls:
+        verdicts[program][setting] = runs.verdict(program, setting)
+    return verdicts
+
+
+def _settings(program: Program, options: argparse.Namespace) -> list[Setting]:
+    settings = [Setting(again=True)] if options.twice else [Setting(replicas) for replicas in options.replicas]
+    if program.random and max(options.replicas) > 1 and not options.twice:
+        settings.append(Setting(max(options.replicas), drawn=True))
+    if (options.workers or program.workers) and not (options.no_workers or options.twice):
+        settings.append(Setting(1, workers=2))
+    return [replace(each, float64=options.float64, one_scope=options.one_scope) for each in settings]
+
+
+def _again_in_float64(runs: _Runs, verdicts: dict, options: argparse.Namespace) -> dict:
+    """What differs in float32 is only called different when it does in float64 as well."""
+    if options.float64:
+        return verdicts
+    again = {
+        (program, setting): replace(setting, float64=True)
+        for program in verdicts
+        for setting, verdict in verdicts[program].items()
+        if verdict.word == "different" and not setting.drawn
+    }
+    plain = dict.fromkeys(program for program, _ in again)
+    runs.add([*((p, Setting(float64=True)) for p in plain), *((p, exact) for (p, _), exact in again.items())])
+    for (program, setting), exact in again.items():
+        verdict = runs.verdict(program, exact)
+        # What cannot be run in float64 stays as different as it was.
+        if verdict.word in ("equal", "different"):
+            verdicts[program][setting] = verdict
+    return verdicts
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.programs", description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="programs to run (default: all)")
+    parser.add_argument("--replicas", default="1,2,3", type=_numbers, help="replica counts of one process")
+    parser.add_argument("--workers", action="store_true", help="two workers for all programs, not the marked ones only")
+    parser.add_argument("--no-workers", action="store_true", help="two workers for none")
+    parser.add_argument("--float64", action="store_true", help="everything in float64 from the start")
+    parser.add_argument(
+        "--one-scope", action="store_true", help="the whole script under the scope, what trains as well"
+    )
+    parser.add_argument("--twice", action="store_true", help="plain Keras only, and twice: are the numbers the same?")
+    parser.add_argument("--show", action="store_true", help="print the scripts with the README's lines; run nothing")
+    parser.add_argument("--verbose", action="store_true", help="show the output of runs that failed")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument("--timeout", type=float, default=120.0, help="deadline of one run, in seconds")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the summary between the markers of this file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts to this file")
+    return parser
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(each) for each in text.split(",")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""What a program of the corpus is: a plain Keras script, and what its constants tell the runner."""
+
+import ast
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One script. Constants at its top are its marks: BATCH, and if need be those that the properties name."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text())
+
+    @property
+    def sentence(self) -> str:
+        return (ast.get_docstring(self.tree) or "").partition("\n")[0]
+
+    @property
+    def batch(self) -> int | None:
+        """Rows of a global batch; the README's first line stands below the constant that says it."""
+        return self._constant("BATCH")
+
+    @property
+    def refused(self) -> str | None:
+        """The name of tfscale's error that this program must end with on more than one replica."""
+        return self._constant("REFUSED")
+
+    @property
+    def may_be_refused(self) -> str | None:
+        """The name of tfscale's error that this program may end with in place of being equal."""
+        return self._constant("MAY_BE_REFUSED")
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws random numbers for each row: it is compared with those made the same for every row."""
+        return bool(self._constant("RANDOM"))
+
+    @property
+    def workers(self) -> bool:
+        """Whether it is run on two workers as a matter of course."""
+        return bool(self._constant("WORKERS"))
+
+    def _constant(self, name: str) -> Any:
+        for statement in self.tree.body:
+            if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
+                return ast.literal_eval(statement.value)
+        return None
+
+
+def all_programs() -> dict[str, Program]:
+    """Every program of the corpus, by name."""
+    return {path.stem: Program(path) for path in sorted(SCRIPTS.rglob("*.py")) if path.stem != "__init__"}

@@ -1,0 +1,126 @@
+"""One run of one program, in a process of its own that was forked for it."""
+
+import ast
+import re
+import sys
+import traceback
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tests.programs import noise
+from tests.programs.program import Program
+from tests.programs.readme_lines import in_float64, with_readme_lines
+from tfscale import TfscaleError
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a program is run. No replicas: as plain Keras, without the README's lines."""
+
+    replicas: int = 0
+    workers: int = 1
+    float64: bool = False
+    # Whether a program marked RANDOM draws as it stands; see `noise`.
+    drawn: bool = False
+    # Whether all of the script stands under the scope, what trains included.
+    one_scope: bool = False
+    # Whether plain Keras is run once more, to see whether it gets the same numbers.
+    again: bool = False
+
+    def __str__(self) -> str:
+        words = f"{self.workers} workers" if self.workers > 1 else f"N={self.replicas}" if self.replicas else "Keras"
+        return (
+            words
+            + (", again" if self.again else "")
+            + (", drawn" if self.drawn else "")
+            + (", float64" if self.float64 else "")
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left: numbers by name, or how it ended."""
+
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    error: str = ""
+    refused: bool = False
+    output: str = ""
+
+    @property
+    def error_name(self) -> str:
+        return self.error.partition(":")[0]
+
+
+def script_of(program: Program, setting: Setting) -> str:
+    """The source that is run."""
+    tree = program.tree
+    if setting.replicas:
+        tree = with_readme_lines(tree, setting.replicas, one_scope=setting.one_scope)
+    return ast.unparse(in_float64(tree) if setting.float64 else tree) + "\n"
+
+
+def run(program: Program, setting: Setting, directory: Path) -> Outcome:
+    """Runs a program in this process, once; TensorFlow must not have started in it."""
+    keras.config.set_floatx("float64" if setting.float64 else "float32")
+    keras.config.disable_interactive_logging()
+    if program.random and not setting.drawn:
+        noise.silence()
+    # A file, because AutoGraph and tracebacks look up the source.
+    path = directory / f"{program.name}.py"
+    path.write_text(script_of(program, setting))
+    module = types.ModuleType("__main__")
+    module.__file__ = str(path)
+    sys.modules["__main__"] = module
+    try:
+        exec(compile(path.read_text(), str(path), "exec"), vars(module))
+        return Outcome(values=collect(vars(module)))
+    except Exception as error:
+        traceback.print_exc()
+        name = type(error).__name__
+        said = _first_line(str(error)).removeprefix(f"{name}: ")
+        return Outcome(error=f"{name}: {said}", refused=isinstance(error, TfscaleError))
+
+
+def collect(names: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The numbers that a script's names hold: weights, logs, predictions, results."""
+    values: dict[str, np.ndarray] = {}
+    for name, value in names.items():
+        if not name.startswith("_"):
+            for where, number in _numbers(value):
+                array = np.asarray(number)
+                if array.dtype.kind in "fiu":
+                    values[name + where] = array
+    return values
+
+
+def _numbers(value: Any) -> list[tuple[str, Any]]:
+    """(where in `value`, numbers) for all that is comparable."""
+    if isinstance(value, keras.Layer):
+        return [(f" weight {i} ({w.path})", keras.ops.convert_to_numpy(w)) for i, w in enumerate(value.weights)]
+    if isinstance(value, keras.callbacks.History):
+        return _numbers(value.history)
+    if isinstance(value, keras.Variable | tf.Variable | tf.Tensor):
+        return [("", value.numpy())] if value.dtype not in (tf.string, "string") else []
+    if isinstance(value, dict):
+        return [(f"[{key!r}]{where}", each) for key in value for where, each in _numbers(value[key])]
+    if isinstance(value, list | tuple):
+        if all(isinstance(each, int | float | np.number) for each in value):
+            return [("", np.asarray(value))]
+        return [(f"[{i}]{where}", each) for i, one in enumerate(value) for where, each in _numbers(one)]
+    return [("", value)] if isinstance(value, int | float | np.number | np.ndarray) else []
+
+
+def _first_line(message: str) -> str:
+    """What a message says first. TensorFlow and Keras put where it was before what it was."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", message).splitlines() if line.strip()]
+    if lines and lines[0].startswith("Exception encountered when calling"):
+        lines = lines[1:]
+    if lines and lines[0].startswith("in user code:"):
+        lines = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)] or lines
+    return lines[0][:300] if lines else ""
