@@ -171,6 +171,8 @@ class GlobalBatches(tf.distribute.DistributedDataset):
         self._replicas = local_replicas(strategy)
         self._strategy = strategy
         self.global_spec = dataset.element_spec
+        self.undistributed = dataset
+        """What it was made of, which is what Keras recognises as data."""
         self._dataset = dataset.prefetch(tf.data.AUTOTUNE)
         self._first = 0
 

@@ -8,7 +8,7 @@ what it was, and so does everything that is saved.
 from __future__ import annotations
 
 import functools
-import inspect
+import logging
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -20,11 +20,12 @@ from tfscale.errors import CommunicationError, DataError, ModelError
 from tfscale.training import _fit_private, _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.training.call_arguments import CallArguments
+from tfscale.training.callbacks.one_call import callbacks_of_one_fit, with_callback
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
-from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.compression.choice import check_compression_devices
 from tfscale.training.data.balance import make_probe
-from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
+from tfscale.training.data.dataset import GlobalDataset, OwnBatches, find_global_dataset
 from tfscale.training.data.distribution import (
     dataset_spec,
     expect_global_batch,
@@ -35,6 +36,7 @@ from tfscale.training.data.distribution import (
 from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.failures import failing_together
 from tfscale.training.functions import ReplicaSteps, StepRunner
+from tfscale.training.inputs import GlobalBatches
 from tfscale.training.losses import make_losses_global
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.optimizers import reduce_gradients_once
@@ -45,6 +47,8 @@ from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.strategy import adopt_strategy
 from tfscale.training.updaters import held_optimizers, innermost
 from tfscale.training.xla import would_compile
+
+_log = logging.getLogger(__name__)
 
 
 def prepare(
@@ -153,6 +157,8 @@ class PreparedModel:
 
     def make_train_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_train_function`."""
+        # Keras has its training data by now; what comes next is evaluation data.
+        forget_expected_batch(self._strategy)
         if self._model.train_function is None or force:
             self._adapt()
             division = self._micro_batch.divide(self._model, self._data_spec)
@@ -192,10 +198,10 @@ class PreparedModel:
     def _logs_before_restart(self) -> dict[str, Any]:
         return {} if self._fit is None else self._fit.logs()
 
-    def _settle_first(self, arguments: inspect.BoundArguments) -> None:
+    def _settle_first(self, given: CallArguments) -> None:
         """Puts the callbacks before those of the user that make state equal on all replicas for them to save."""
         added = settling_callbacks(self._model, self._strategy, self._sending)
-        if added and "callbacks" not in arguments.signature.parameters:
+        if added and not given.can_take("callbacks"):
             if self._sending.double_buffering:
                 raise CommunicationError(
                     "`double_buffering` makes the last update of an epoch by a callback.\n"
@@ -206,8 +212,7 @@ class PreparedModel:
         for callback in reversed(added):
             # A `CallbackList` of the user's own would not.
             callback.set_model(self._model)
-            callbacks = arguments.arguments.get("callbacks")
-            arguments.arguments["callbacks"] = _with_callback(callbacks, callback, first=True)
+            given["callbacks"] = with_callback(given.get("callbacks"), callback, first=True)
 
     def _would_compile(self) -> bool:
         kinds = [device.device_type for device in tf.config.list_physical_devices()]
@@ -251,52 +256,63 @@ class PreparedModel:
     def _checked(self, name: str) -> Callable[..., Any]:
         """`fit`, `evaluate` or `predict` of the model's class, with the batch size checked or filled in."""
         method = getattr(type(self._model), name).__get__(self._model)
-        signature = inspect.signature(method)
 
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
-            arguments = signature.bind(*args, **kwargs)
-            try:
-                with failing_together(self._strategy):
-                    return self._call(name, method, arguments)
-            finally:
-                _stop_watching(arguments.arguments.get("callbacks"))
-                if name == "fit" and self._fit is not None:
-                    self._fit.close()
-                    self._fit = None
+            given = CallArguments(method, name, args, kwargs)
+            with failing_together(self._strategy):
+                return self._fit_once(method, given) if name == "fit" else self._call(name, method, given)
 
         return call
 
-    def _call(self, name: str, method: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
-        given = arguments.arguments
-        self._suit_data(name, given)
-        if name == "fit":
-            self._fit = find_recoverable_fit(self._model, self._strategy, given, self._global_batch)
-            callback = start_with_epoch(given) if self._fit is None else None
-            if callback is not None:
-                given["callbacks"] = _with_callback(given.get("callbacks"), callback, first=False)
-            self._settle_first(arguments)
-        _use_views(given)
-        if self._global_batch is None or not {"x", "batch_size"} <= set(arguments.signature.parameters):
-            return method(*arguments.args, **arguments.kwargs)
-        if _are_arrays(given.get("x")):
-            if given.get("batch_size") is None:
-                given["batch_size"] = self._global_batch
-            elif name == "fit":
-                _check_batch_size(given["batch_size"], self._global_batch)
-        elif name == "fit":
-            expect_global_batch(self._strategy, self._global_batch, _num_batches(given))
-            if isinstance(given["x"], tf.data.Dataset):
-                # Keras warns of its own default where a dataset has an order already.
-                given.setdefault("shuffle", False)
-        try:
-            return method(*arguments.args, **arguments.kwargs)
-        except tf.errors.InvalidArgumentError as error:
-            raise wrong_batch_error(error, self._global_batch) or uneven_examples_error(error) or error from error
-        finally:
-            forget_expected_batch(self._strategy)
+    def _fit_once(self, method: Callable[..., Any], given: CallArguments) -> Any:
+        """One call of `fit`, and nothing left of it when it ends."""
+        with callbacks_of_one_fit(lambda: given.get("callbacks")):
+            try:
+                self._fit = find_recoverable_fit(self._model, self._strategy, given, self._global_batch)
+                callback = start_with_epoch(given) if self._fit is None else None
+                if callback is not None and given.can_take("callbacks"):
+                    given["callbacks"] = with_callback(given.get("callbacks"), callback, first=False)
+                self._settle_first(given)
+                return self._call("fit", method, given)
+            finally:
+                forget_expected_batch(self._strategy)
+                if self._fit is not None:
+                    self._fit.close()
+                    self._fit = None
 
-    def _suit_data(self, name: str, given: dict[str, Any]) -> None:
+    def _call(self, name: str, method: Callable[..., Any], given: CallArguments) -> Any:
+        self._suit_data(name, given)
+        _use_views(given)
+        is_dataset = isinstance(given.get("x"), tf.data.Dataset | tf.distribute.DistributedDataset)
+        if name == "fit" and is_dataset and given.can_take("shuffle"):
+            # Keras warns of its own default where a dataset has an order already.
+            given.setdefault("shuffle", False)
+        if self._global_batch is not None:
+            self._suit_batch(name, given, self._global_batch)
+        try:
+            return method(*given.args, **given.kwargs)
+        except tf.errors.InvalidArgumentError as error:
+            ours = wrong_batch_error(error, self._global_batch) or uneven_examples_error(error)
+            if ours is None:
+                raise
+            raise ours from error
+
+    def _suit_batch(self, name: str, given: CallArguments, global_batch: int) -> None:
+        """Fills in the batch size, or has it checked where the data have one of their own."""
+        x = given.get("x")
+        if "x" in given and _are_arrays(x) and given.can_take("batch_size"):
+            if given.get("batch_size") is None:
+                given["batch_size"] = global_batch
+                if name == "fit":
+                    _log.info("fit without batch_size: the global batch, %d, in the place of Keras's 32", global_batch)
+            elif name == "fit":
+                _check_batch_size(given["batch_size"], global_batch)
+        elif name == "fit" and not isinstance(x, tf.distribute.DistributedDataset):
+            # Also where a class gives `fit` other arguments, and makes its data only then.
+            expect_global_batch(self._strategy, global_batch, _num_batches(given))
+
+    def _suit_data(self, name: str, given: CallArguments) -> None:
         """Measures the workers where `fit` was asked to, and refuses what `predict` could not return in order."""
         dataset = find_global_dataset(given.get("x"))
         if dataset is None:
@@ -317,33 +333,18 @@ def _are_arrays(x: Any) -> bool:
     return bool(leaves) and all(leaf is None or hasattr(leaf, "shape") for leaf in leaves)
 
 
-def _with_callback(callbacks: Any, added: keras.callbacks.Callback, *, first: bool) -> Any:
-    """What `fit` takes as callbacks, with one more."""
-    if isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks.callbacks.insert(0 if first else len(callbacks.callbacks), added)
-        return callbacks
-    given = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else []
-    return [added, *given] if first else [*given, added]
-
-
-def _stop_watching(callbacks: Any) -> None:
-    """Ends threads that `on_train_end` would have ended, had `fit` not failed."""
-    given = getattr(callbacks, "callbacks", callbacks)
-    for callback in given if isinstance(given, list | tuple) else [given]:
-        if isinstance(callback, StallWatch):
-            callback.stop()
-
-
-def _use_views(given: dict[str, Any]) -> None:
-    """Puts in the place of each `GlobalDataset` what Keras recognises as data."""
+def _use_views(given: CallArguments) -> None:
+    """Puts what Keras recognises as data in the place of what tfscale, or its strategy, made of them."""
     for name in ("x", "validation_data"):
+        if isinstance(given.get(name), GlobalBatches | OwnBatches):
+            given[name] = given[name].undistributed
         if isinstance(given.get(name), GlobalDataset):
             given[name] = given[name].as_tf_data()
 
 
-def _num_batches(given: dict[str, Any]) -> int | None:
+def _num_batches(given: CallArguments) -> int | None:
     """Batches per epoch, as far as the arguments of `fit` say; None where only the data know."""
-    x = given["x"]
+    x = given.get("x")
     return given.get("steps_per_epoch") or (x.num_batches if isinstance(x, keras.utils.PyDataset) else None)
 
 

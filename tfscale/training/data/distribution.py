@@ -116,15 +116,15 @@ def _as_arguments(element: Any) -> tuple[Any, ...]:
     return element if isinstance(element, tuple) else (element,)
 
 
-def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int) -> DataError | None:
+def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int | None) -> DataError | None:
     """The house's error for a batch that failed the check, or None for any other error."""
     found = re.search(re.escape(_WRONG_BATCH) + r"\D*(\d+)", str(error))
     if found is None:
         return None
     return DataError(
         f"The training data must come in batches of the global batch, {global_batch} examples.\n"
-        f"Received: a batch of {found[1]}. Batch the dataset with .batch({global_batch}), or make DataParallel with "
-        f"global_batch={found[1]}."
+        f"Received: a batch of {found[1]}. Batch a dataset with .batch({global_batch}), give arrays "
+        f"batch_size={global_batch}, or make DataParallel with global_batch={found[1]}."
     )
 
 
