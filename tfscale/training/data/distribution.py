@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfscale.errors import DataError
 from tfscale.training import _tf_private
+from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
 from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
 
@@ -37,7 +39,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         if own is not None:
             return OwnBatches(own, strategy)
         _warn_of_own_orders(dataset, strategy)
-        return GlobalBatches(_checked(dataset, *expected) if expected else dataset, strategy)
+        return GlobalBatches(_checked(dataset, expected), strategy)
 
     strategy.experimental_distribute_dataset = distribute
 
@@ -81,35 +83,84 @@ def dataset_spec(dataset: Any) -> Any:
 
 
 _WRONG_BATCH = "tfscale: the training data are batched by"
+_OTHER_ROWS = "tfscale: other rows in"
+_SOMETIMES_ROWS = "tfscale: sometimes rows in"
 
 
-def _checked(dataset: tf.data.Dataset, global_batch: int, num_batches: int | None) -> tf.data.Dataset:
-    """Fails in the pipeline, before the step, when full batches are not `global_batch` rows.
+class _Seen(NamedTuple):
+    """What a pass has shown so far."""
 
-    The last batch of an epoch may be smaller, and so may the only batch of a data set smaller than a batch.
+    first: tf.Tensor
+    """Rows of its first batch; -1 before."""
+    held_rows: tuple[tf.Tensor, ...]
+    """Of each open input, whether it had the rows of a batch."""
+    was_whole: tuple[tf.Tensor, ...]
+    """Likewise, whether it had another first dimension."""
+
+
+def _checked(dataset: tf.data.Dataset, expected: tuple[int, int | None] | None) -> tf.data.Dataset:
+    """Fails in the pipeline, before the step, when the parts of a batch do not fit together, or it is of a wrong size.
+
+    With `expected`, a global batch and the number of batches, full batches are to be of so many rows. The last batch of
+    an epoch may be smaller, and so may the only batch of a data set smaller than a batch.
+
+    Raises:
+        DataError: As `plan_rows`.
     """
-    if _is_static(dataset, global_batch):
+    leaves = leaves_of(dataset.element_spec)
+    plan = plan_rows(leaves)
+    may_be_alone = expected is not None and _may_be_alone(dataset, expected[1])
+    global_batch = None if expected is None or leaves[plan.reference].rows == expected[0] else expected[0]
+    if global_batch is None and not plan.equal and not plan.open:
         return dataset
-    cardinality = int(dataset.cardinality())
-    may_be_alone = cardinality == 1 or (cardinality == int(tf.data.UNKNOWN_CARDINALITY) and num_batches in (1, None))
 
-    def check(first: tf.Tensor, *element: Any) -> tuple[tf.Tensor, Any]:
+    def check(seen: _Seen, *element: Any) -> tuple[_Seen, Any]:
         data = element if isinstance(dataset.element_spec, tuple) else element[0]
-        rows = tf.cast(num_rows(next(leaf for leaf in tf.nest.flatten(data) if has_rows(leaf))), tf.int64)
-        is_first = first < 0
-        first = tf.where(is_first, rows, first)
-        full = tf.equal(first, global_batch) | (is_first & may_be_alone)
-        assertion = tf.debugging.Assert(full & (rows <= global_batch), [_WRONG_BATCH, tf.maximum(rows, first)])
-        with tf.control_dependencies([assertion]):
-            return tf.identity(first), data
+        counts = [tf.cast(num_rows(leaf), tf.int64) if has_rows(leaf) else None for leaf in tf.nest.flatten(data)]
+        rows = counts[plan.reference]
+        is_first = seen.first < 0
+        first = tf.where(is_first, rows, seen.first)
+        seen, assertions = _check_open(_Seen(first, *seen[1:]), plan, leaves, counts)
+        for place in plan.equal:
+            said = [f"{_OTHER_ROWS} {leaves[place]}", counts[place], f"beside {leaves[plan.reference].path}", rows]
+            assertions.append(tf.debugging.Assert(tf.equal(counts[place], rows), said))
+        if global_batch is not None:
+            full = tf.equal(first, global_batch) | (is_first & may_be_alone)
+            right = full & (rows <= global_batch)
+            assertions.append(tf.debugging.Assert(right, [_WRONG_BATCH, tf.maximum(rows, first)]))
+        with tf.control_dependencies(assertions):
+            return tf.nest.map_structure(tf.identity, seen), data
 
-    return dataset.scan(tf.constant(-1, tf.int64), lambda first, element: check(first, *_as_arguments(element)))
+    never = tuple(tf.constant(False) for _ in plan.open)
+    before = _Seen(tf.constant(-1, tf.int64), never, never)
+    return dataset.scan(before, lambda seen, element: check(seen, *_as_arguments(element)))
 
 
-def _is_static(dataset: tf.data.Dataset, global_batch: int) -> bool:
-    """Whether the shapes alone say that every batch is full, as after `batch(..., drop_remainder=True)`."""
-    leaves = [leaf for leaf in tf.nest.flatten(dataset.element_spec) if isinstance(leaf, tf.TensorSpec)]
-    return bool(leaves) and bool(leaves[0].shape.rank) and leaves[0].shape[0] == global_batch
+def _check_open(
+    seen: _Seen, plan: RowPlan, leaves: Sequence[Leaf], counts: Sequence[tf.Tensor]
+) -> tuple[_Seen, list[tf.Operation]]:
+    """An open input holds the rows or does not: one that does now and then cannot be told from a side input."""
+    if not plan.open:
+        return seen, []
+    rows = counts[plan.reference]
+    fits = [tf.equal(counts[place], rows) for place in plan.open]
+    held = tuple(before | now for before, now in zip(seen.held_rows, fits, strict=True))
+    whole = tuple(before | ~now for before, now in zip(seen.was_whole, fits, strict=True))
+    assertions = [
+        tf.debugging.Assert(~(a & b), [f"{_SOMETIMES_ROWS} {leaves[place]}", rows])
+        for a, b, place in zip(held, whole, plan.open, strict=True)
+    ]
+    undecided = {*plan.open, *plan.whole}
+    if not any(leaf.part == "x" and leaf.shape != () and i not in undecided for i, leaf in enumerate(leaves)):
+        place = plan.open[0]
+        said = [f"{_OTHER_ROWS} {leaves[place]}", counts[place], f"beside {leaves[plan.reference].path}", rows]
+        assertions.append(tf.debugging.Assert(tf.reduce_any(fits), said))
+    return _Seen(seen.first, held, whole), assertions
+
+
+def _may_be_alone(dataset: tf.data.Dataset, num_batches: int | None) -> bool:
+    cardinality = int(dataset.cardinality())
+    return cardinality == 1 or (cardinality == int(tf.data.UNKNOWN_CARDINALITY) and num_batches in (1, None))
 
 
 def _as_arguments(element: Any) -> tuple[Any, ...]:
@@ -118,14 +169,28 @@ def _as_arguments(element: Any) -> tuple[Any, ...]:
 
 def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int | None) -> DataError | None:
     """The house's error for a batch that failed the check, or None for any other error."""
-    found = re.search(re.escape(_WRONG_BATCH) + r"\D*(\d+)", str(error))
-    if found is None:
-        return None
-    return DataError(
-        f"The training data must come in batches of the global batch, {global_batch} examples.\n"
-        f"Received: a batch of {found[1]}. Batch a dataset with .batch({global_batch}), give arrays "
-        f"batch_size={global_batch}, or make DataParallel with global_batch={found[1]}."
-    )
+    # TensorFlow writes a quote with a backslash.
+    text = str(error).replace("\\", "")
+    found = re.search(re.escape(_WRONG_BATCH) + r"\D*(\d+)", text)
+    if found is not None:
+        return DataError(
+            f"The training data must come in batches of the global batch, {global_batch} examples.\n"
+            f"Received: a batch of {found[1]}. Batch a dataset with .batch({global_batch}), give arrays "
+            f"batch_size={global_batch}, or make DataParallel with global_batch={found[1]}."
+        )
+    found = re.search(re.escape(_OTHER_ROWS) + r" (.*?)\] \[(\d+)\] \[beside (.*?)\] \[(\d+)\]", text)
+    if found is not None:
+        return DataError(
+            "All parts of a batch must have one row for each example, but for side inputs.\n"
+            f"Received: {found[1]} with {found[2]} rows beside {found[4]} of {found[3]}. {WAY_OUT}"
+        )
+    found = re.search(re.escape(_SOMETIMES_ROWS) + r" (.*?)\] \[(\d+)\]", text)
+    if found is not None:
+        return DataError(
+            "Of every batch it must be clear what holds its rows, and what is a side input that replicas get whole.\n"
+            f"Received: {found[1]}, which has the {found[2]} rows of this batch and not those of another. {WAY_OUT}"
+        )
+    return None
 
 
 def uneven_examples_error(error: tf.errors.InvalidArgumentError) -> DataError | None:
