@@ -237,7 +237,7 @@ def batch_size_left_out(num_replicas: int) -> list[str]:
             said.append(record.getMessage())
 
     handler = _Handler()
-    log = logging.getLogger("tfscale.training.model")
+    log = logging.getLogger("tfscale.training.call_data")
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
@@ -248,3 +248,34 @@ def batch_size_left_out(num_replicas: int) -> list[str]:
     log.setLevel(level)
     log.removeHandler(handler)
     return said
+
+
+class Shuffled(keras.utils.PyDataset):
+    """A full batch and a small one, in the order in which Keras asks for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Any:
+        self.asked.append(index)
+        rows = slice(0, 24) if index == 0 else slice(24, 29)
+        return X[rows], LABELS[rows]
+
+
+def small_batch_in_any_place(num_replicas: int, kind: str) -> dict[str, Any]:
+    """Six epochs of two batches of which the smaller one comes first now and then."""
+    dp = made(num_replicas)
+    model = _compiled(dp)
+    rows: Any = Shuffled()
+    if kind == "tf.data":
+        rows = tf.data.Dataset.from_tensor_slices((X[:29], LABELS[:29])).batch(GLOBAL_BATCH).shuffle(2, seed=4)
+        first = [len(next(iter(rows))[0]) for _ in range(6)]
+        rows = tf.data.Dataset.from_tensor_slices((X[:29], LABELS[:29])).batch(GLOBAL_BATCH).shuffle(2, seed=4)
+    history = model.fit(rows, epochs=6, verbose=0, **({"shuffle": False} if kind == "tf.data" else {}))
+    if kind != "tf.data":
+        first = [24 if index == 0 else 5 for index in rows.asked[-12::2]]
+    return {"first": first, "weights": model.get_weights(), "loss": history.history["loss"]}

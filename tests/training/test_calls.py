@@ -19,13 +19,17 @@ CALLS = [
 ]
 DISTRIBUTED = ["experimental_distribute_dataset", "distribute_datasets_from_function"]
 
+SHUFFLED = ["PyDataset", "tf.data"]
+
 
 @pytest.fixture(scope="module")
 def result_of():
     plain = [(f"{CASES}:reference", (epochs,)) for epochs in (1, 2)]
     plain += [(f"{CASES}:distributed_by_the_user", (0, ""))]
+    plain += [(f"{CASES}:small_batch_in_any_place", (0, kind)) for kind in SHUFFLED]
     calls = [(f"{CASES}:called", (N, name)) for name, _ in CALLS]
     calls += [(f"{CASES}:distributed_by_the_user", (N, how)) for how in DISTRIBUTED]
+    calls += [(f"{CASES}:small_batch_in_any_place", (N, kind)) for kind in SHUFFLED]
     calls += [(f"{CASES}:callback_list", (N, recovery)) for recovery in (True, False)]
     names = ("unseen_data", "recovers", "accumulators_are_settled", "watch_with_validation", "watch_of_a_failed_fit")
     names += ("callback_with_a_close_of_its_own", "error_of_tensorflow", "batch_size_left_out")
@@ -56,7 +60,7 @@ def test_class_whose_fit_hands_on_what_it_is_given(result_of, name, epochs):
 
 def test_fit_that_makes_its_data_itself_is_not_trained_in_batches_of_keras(result_of):
     said = result_of("unseen_data", N)
-    assert "global batch, 24 examples.\nReceived: a batch of 32" in said
+    assert "global batch, 24 examples; only one may be smaller.\nReceived: a batch of 32." in said
     assert "batch_size=24" in said
 
 
@@ -109,3 +113,12 @@ def test_data_that_the_user_distributed(result_of, how):
 def test_log_says_which_batch_is_used(result_of):
     said = result_of("batch_size_left_out", N)
     assert said == ["fit without batch_size: the global batch, 24, in the place of Keras's 32"]
+
+
+@pytest.mark.parametrize("kind", SHUFFLED)
+def test_small_batch_in_any_place(result_of, kind):
+    """Keras shuffles the batches of a `PyDataset`, and a script may shuffle those of a dataset."""
+    found, expected = (result_of("small_batch_in_any_place", n, kind) for n in (N, 0))
+    assert set(found["first"]) == {5, 24}
+    _same(found["weights"], expected["weights"])
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-4)

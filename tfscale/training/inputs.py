@@ -94,8 +94,8 @@ def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = T
     for replica in replicas.ids:
         start, stop = rows * replica // replicas.total, rows * (replica + 1) // replicas.total
         bounds = with_stand_in(start, stop, rows) if stand_in else (start, stop)
-        numbers = (tf.cast(number, tf.int64) for number in (stop - start, rows, start))
-        batches.append(ReplicaBatch(take_rows(data, *bounds, whole), *numbers, whole))
+        count, total, first = (tf.cast(number, tf.int64) for number in (stop - start, rows, start))
+        batches.append(ReplicaBatch(take_rows(data, *bounds, whole), count, total, first, whole))
     return tuple(batches)
 
 

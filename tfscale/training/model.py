@@ -8,7 +8,6 @@ what it was, and so does everything that is saved.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -16,19 +15,19 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfscale.errors import CommunicationError, DataError, ModelError
+from tfscale.errors import CommunicationError, ModelError
 from tfscale.training import _fit_private, _tf_private, metrics, step
 from tfscale.training.added_losses import make_added_losses_global
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
 from tfscale.training.call_arguments import CallArguments
+from tfscale.training.call_data import suit_batch, use_views
 from tfscale.training.callbacks.one_call import callbacks_of_one_fit, with_callback
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
 from tfscale.training.compression.choice import check_compression_devices
 from tfscale.training.data.balance import make_probe
-from tfscale.training.data.dataset import GlobalDataset, OwnBatches, find_global_dataset
+from tfscale.training.data.dataset import find_global_dataset
 from tfscale.training.data.distribution import (
     dataset_spec,
-    expect_global_batch,
     forget_expected_batch,
     uneven_examples_error,
     wrong_batch_error,
@@ -36,7 +35,6 @@ from tfscale.training.data.distribution import (
 from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.failures import failing_together
 from tfscale.training.functions import ReplicaSteps, StepRunner
-from tfscale.training.inputs import GlobalBatches
 from tfscale.training.losses import make_losses_global
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.optimizers import reduce_gradients_once
@@ -48,7 +46,8 @@ from tfscale.training.strategy import adopt_strategy
 from tfscale.training.updaters import held_optimizers, innermost
 from tfscale.training.xla import would_compile
 
-_log = logging.getLogger(__name__)
+# What TensorFlow says of an optimizer that was made outside of the scope, and that no attribute leads to.
+_TWO_STRATEGIES = ("Mixing different tf.distribute.Strategy objects", "Must not nest tf.distribute.Strategy scopes")
 
 
 def prepare(
@@ -149,6 +148,7 @@ class PreparedModel:
             setattr(model, name, getattr(self, name))
         for name in ("fit", "evaluate", "predict"):
             setattr(model, name, self._checked(name))
+        model.compile = self._compiled_inside()
         _tf_private.replace_symbolic_build(model, self.build)
         _tf_private.replace_auto_jit_compile(model, self._would_compile)
         _fit_private.keep_last_logs(model, otherwise=self._logs_before_restart)
@@ -265,8 +265,23 @@ class PreparedModel:
 
         return call
 
+    def _compiled_inside(self) -> Callable[..., Any]:
+        """`compile` of the model's class, under the strategy's scope wherever it is called from."""
+        method = type(self._model).compile.__get__(self._model)
+
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._strategy.scope():
+                result = method(*args, **kwargs)
+            _check_optimizers(self._model)
+            return result
+
+        return call
+
     def _fit_once(self, method: Callable[..., Any], given: CallArguments) -> Any:
         """One call of `fit`, and nothing left of it when it ends."""
+        # Before the model is built, which TensorFlow would refuse in words of its own.
+        _check_optimizers(self._model)
         with callbacks_of_one_fit(lambda: given.get("callbacks")):
             try:
                 self._fit = find_recoverable_fit(self._model, self._strategy, given, self._global_batch)
@@ -283,13 +298,9 @@ class PreparedModel:
 
     def _call(self, name: str, method: Callable[..., Any], given: CallArguments) -> Any:
         self._suit_data(name, given)
-        _use_views(given)
-        is_dataset = isinstance(given.get("x"), tf.data.Dataset | tf.distribute.DistributedDataset)
-        if name == "fit" and is_dataset and given.can_take("shuffle"):
-            # Keras warns of its own default where a dataset has an order already.
-            given.setdefault("shuffle", False)
+        use_views(given)
         if self._global_batch is not None:
-            self._suit_batch(name, given, self._global_batch)
+            suit_batch(name, given, self._global_batch, self._strategy)
         try:
             return method(*given.args, **given.kwargs)
         except tf.errors.InvalidArgumentError as error:
@@ -297,20 +308,14 @@ class PreparedModel:
             if ours is None:
                 raise
             raise ours from error
-
-    def _suit_batch(self, name: str, given: CallArguments, global_batch: int) -> None:
-        """Fills in the batch size, or has it checked where the data have one of their own."""
-        x = given.get("x")
-        if "x" in given and _are_arrays(x) and given.can_take("batch_size"):
-            if given.get("batch_size") is None:
-                given["batch_size"] = global_batch
-                if name == "fit":
-                    _log.info("fit without batch_size: the global batch, %d, in the place of Keras's 32", global_batch)
-            elif name == "fit":
-                _check_batch_size(given["batch_size"], global_batch)
-        elif name == "fit" and not isinstance(x, tf.distribute.DistributedDataset):
-            # Also where a class gives `fit` other arguments, and makes its data only then.
-            expect_global_batch(self._strategy, global_batch, _num_batches(given))
+        except RuntimeError as error:
+            if not any(said in str(error) for said in _TWO_STRATEGIES):
+                raise
+            raise ModelError(
+                "What a step updates must be created under the strategy's scope.\n"
+                f"Received: {str(error)[:200]!r} from TensorFlow, in `{name}` of a {type(self._model).__name__}. "
+                "Create every optimizer and metric, also in lists and inner models, inside `with dp.scope():`."
+            ) from error
 
     def _suit_data(self, name: str, given: CallArguments) -> None:
         """Measures the workers where `fit` was asked to, and refuses what `predict` could not return in order."""
@@ -325,37 +330,6 @@ class PreparedModel:
             dataset.measure_loads(probe, is_shown=given.get("verbose", "auto") not in (0, "0"))
 
 
-def _are_arrays(x: Any) -> bool:
-    """Whether Keras will batch `x` itself, by `batch_size`."""
-    if isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset):
-        return False
-    leaves = keras.tree.flatten(x)
-    return bool(leaves) and all(leaf is None or hasattr(leaf, "shape") for leaf in leaves)
-
-
-def _use_views(given: CallArguments) -> None:
-    """Puts what Keras recognises as data in the place of what tfscale, or its strategy, made of them."""
-    for name in ("x", "validation_data"):
-        if isinstance(given.get(name), GlobalBatches | OwnBatches):
-            given[name] = given[name].undistributed
-        if isinstance(given.get(name), GlobalDataset):
-            given[name] = given[name].as_tf_data()
-
-
-def _num_batches(given: CallArguments) -> int | None:
-    """Batches per epoch, as far as the arguments of `fit` say; None where only the data know."""
-    x = given.get("x")
-    return given.get("steps_per_epoch") or (x.num_batches if isinstance(x, keras.utils.PyDataset) else None)
-
-
-def _check_batch_size(batch_size: int, global_batch: int) -> None:
-    if batch_size != global_batch:
-        raise DataError(
-            f"`batch_size` must be the global batch ({global_batch}); it is filled in when left out.\n"
-            f"Received: batch_size={batch_size}. Leave it out, or make DataParallel with global_batch={batch_size}."
-        )
-
-
 def _check_model(model: Any, strategy: tf.distribute.Strategy) -> None:
     if not isinstance(model, keras.Model):
         raise ModelError(f"`prepare` takes a keras.Model.\nReceived: {model!r} of type {type(model).__name__}.")
@@ -365,6 +339,12 @@ def _check_model(model: Any, strategy: tf.distribute.Strategy) -> None:
             f"Received: model {model.name!r}, created outside of it. Build it inside `with dp.scope():`."
         )
     _check_inside_scope(model.variables, "model", model.name)
+    _check_optimizers(model)
+
+
+def _check_optimizers(model: keras.Model) -> None:
+    for optimizer in held_optimizers(model):
+        _check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
 
 
 def _check_inside_scope(variables: Iterable[keras.Variable], kind: str, name: str) -> None:

@@ -11,10 +11,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from tfscale.errors import DataError
-from tfscale.training import _tf_private
+from tfscale.training import _fit_private, _tf_private
 from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
 from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
@@ -55,16 +56,45 @@ def _warn_of_own_orders(dataset: tf.data.Dataset, strategy: tf.distribute.Strate
         )
 
 
-_EXPECTED: dict[tf.distribute.Strategy, tuple[int, int | None]] = {}
+class ExpectedBatch(NamedTuple):
+    """What the batches of training data are to be."""
+
+    rows: int
+    """Of a full one."""
+    num_batches: int | None = None
+    """Per epoch, where the caller knows: whether the first may be the only one."""
+    in_any_order: bool = False
+    """Whether a smaller one may come at any place, as in a `PyDataset`, whose batches Keras shuffles."""
 
 
-def expect_global_batch(strategy: tf.distribute.Strategy, global_batch: int, num_batches: int | None) -> None:
-    """Requires full batches of `global_batch` rows from the next dataset that `strategy` distributes.
+_EXPECTED: dict[tf.distribute.Strategy, ExpectedBatch] = {}
 
-    `fit` distributes its training data first; evaluation data, of any batch size, comes later. `num_batches` per
-    epoch, where the caller knows, tells whether the first may be the only one.
+
+def expect_global_batch(strategy: tf.distribute.Strategy, expected: ExpectedBatch) -> None:
+    """Requires such batches from the next dataset that `strategy` distributes.
+
+    `fit` distributes its training data first; evaluation data, of any batch size, comes later.
     """
-    _EXPECTED[strategy] = global_batch, num_batches
+    _EXPECTED[strategy] = expected
+
+
+def check_first_batches(data: keras.utils.PyDataset, global_batch: int) -> None:
+    """Looks at the first batch of a `PyDataset`, and at the second where that is smaller than the global batch.
+
+    In a pass, where Keras mixes them, it would be found only after a step that the first is not what is left of them.
+
+    Raises:
+        DataError: When both are smaller, though there are more than one, or one is larger.
+    """
+    num_batches = data.num_batches
+    found = []
+    for index in range(2 if num_batches is None else min(2, num_batches)):
+        leaves = leaves_of(data[index])
+        found.append(leaves[plan_rows(leaves).reference].rows or 0)
+        if found[-1] >= global_batch:
+            break
+    if max(found, default=0) > global_batch or (len(found) > 1 and max(found) < global_batch):
+        raise _wrong_batch(max(found), global_batch)
 
 
 def forget_expected_batch(strategy: tf.distribute.Strategy) -> None:
@@ -90,44 +120,43 @@ _SOMETIMES_ROWS = "tfscale: sometimes rows in"
 class _Seen(NamedTuple):
     """What a pass has shown so far."""
 
-    first: tf.Tensor
-    """Rows of its first batch; -1 before."""
+    largest: tf.Tensor
+    """Rows of its largest batch; -1 before the first."""
     held_rows: tuple[tf.Tensor, ...]
     """Of each open input, whether it had the rows of a batch."""
     was_whole: tuple[tf.Tensor, ...]
     """Likewise, whether it had another first dimension."""
 
 
-def _checked(dataset: tf.data.Dataset, expected: tuple[int, int | None] | None) -> tf.data.Dataset:
+def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.data.Dataset:
     """Fails in the pipeline, before the step, when the parts of a batch do not fit together, or it is of a wrong size.
 
-    With `expected`, a global batch and the number of batches, full batches are to be of so many rows. The last batch of
-    an epoch may be smaller, and so may the only batch of a data set smaller than a batch.
+    With `expected`, full batches are to be of so many rows. The last batch of an epoch may be smaller, and so may the
+    only batch of a data set smaller than a batch; where batches come in any order, the first may be what is left.
 
     Raises:
         DataError: As `plan_rows`.
     """
     leaves = leaves_of(dataset.element_spec)
     plan = plan_rows(leaves)
-    may_be_alone = expected is not None and _may_be_alone(dataset, expected[1])
-    global_batch = None if expected is None or leaves[plan.reference].rows == expected[0] else expected[0]
+    may_be_smaller = expected is not None and _may_be_smaller(dataset, expected)
+    global_batch = None if expected is None or leaves[plan.reference].rows == expected.rows else expected.rows
     if global_batch is None and not plan.equal and not plan.open:
         return dataset
 
     def check(seen: _Seen, *element: Any) -> tuple[_Seen, Any]:
         data = element if isinstance(dataset.element_spec, tuple) else element[0]
-        counts = [tf.cast(num_rows(leaf), tf.int64) if has_rows(leaf) else None for leaf in tf.nest.flatten(data)]
+        counts = [tf.cast(num_rows(leaf), tf.int64) if has_rows(leaf) else 0 for leaf in tf.nest.flatten(data)]
         rows = counts[plan.reference]
-        is_first = seen.first < 0
-        first = tf.where(is_first, rows, seen.first)
-        seen, assertions = _check_open(_Seen(first, *seen[1:]), plan, leaves, counts)
+        is_first = seen.largest < 0
+        largest = tf.maximum(seen.largest, rows)
+        seen, assertions = _check_open(seen._replace(largest=largest), plan, leaves, counts)
         for place in plan.equal:
             said = [f"{_OTHER_ROWS} {leaves[place]}", counts[place], f"beside {leaves[plan.reference].path}", rows]
             assertions.append(tf.debugging.Assert(tf.equal(counts[place], rows), said))
         if global_batch is not None:
-            full = tf.equal(first, global_batch) | (is_first & may_be_alone)
-            right = full & (rows <= global_batch)
-            assertions.append(tf.debugging.Assert(right, [_WRONG_BATCH, tf.maximum(rows, first)]))
+            right = tf.equal(largest, global_batch) | (is_first & may_be_smaller & (rows <= global_batch))
+            assertions.append(tf.debugging.Assert(right, [_WRONG_BATCH, largest]))
         with tf.control_dependencies(assertions):
             return tf.nest.map_structure(tf.identity, seen), data
 
@@ -155,12 +184,15 @@ def _check_open(
         place = plan.open[0]
         said = [f"{_OTHER_ROWS} {leaves[place]}", counts[place], f"beside {leaves[plan.reference].path}", rows]
         assertions.append(tf.debugging.Assert(tf.reduce_any(fits), said))
-    return _Seen(seen.first, held, whole), assertions
+    return _Seen(seen.largest, held, whole), assertions
 
 
-def _may_be_alone(dataset: tf.data.Dataset, num_batches: int | None) -> bool:
+def _may_be_smaller(dataset: tf.data.Dataset, expected: ExpectedBatch) -> bool:
+    """Whether the first batch of a pass may be: it is the only one, as far as one can know, or comes in any order."""
     cardinality = int(dataset.cardinality())
-    return cardinality == 1 or (cardinality == int(tf.data.UNKNOWN_CARDINALITY) and num_batches in (1, None))
+    is_unknown = cardinality == int(tf.data.UNKNOWN_CARDINALITY)
+    may_be_alone = cardinality == 1 or (is_unknown and expected.num_batches in (1, None))
+    return may_be_alone or expected.in_any_order or _fit_private.shuffles_batches(dataset)
 
 
 def _as_arguments(element: Any) -> tuple[Any, ...]:
@@ -173,11 +205,7 @@ def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int |
     text = str(error).replace("\\", "")
     found = re.search(re.escape(_WRONG_BATCH) + r"\D*(\d+)", text)
     if found is not None:
-        return DataError(
-            f"The training data must come in batches of the global batch, {global_batch} examples.\n"
-            f"Received: a batch of {found[1]}. Batch a dataset with .batch({global_batch}), give arrays "
-            f"batch_size={global_batch}, or make DataParallel with global_batch={found[1]}."
-        )
+        return _wrong_batch(int(found[1]), global_batch)
     found = re.search(re.escape(_OTHER_ROWS) + r" (.*?)\] \[(\d+)\] \[beside (.*?)\] \[(\d+)\]", text)
     if found is not None:
         return DataError(
@@ -191,6 +219,17 @@ def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int |
             f"Received: {found[1]}, which has the {found[2]} rows of this batch and not those of another. {WAY_OUT}"
         )
     return None
+
+
+def _wrong_batch(rows: int, global_batch: int | None) -> DataError:
+    how = f"Batch a dataset with .batch({global_batch}), give arrays batch_size={global_batch}"
+    if global_batch is not None and rows < global_batch:
+        how += f", have what is left over come last (shuffle examples before .batch({global_batch}), not batches)"
+    return DataError(
+        f"The training data must come in batches of the global batch, {global_batch} examples; "
+        "only one may be smaller.\n"
+        f"Received: a batch of {rows}. {how}; or make DataParallel with global_batch={rows}, if all are of {rows}."
+    )
 
 
 def uneven_examples_error(error: tf.errors.InvalidArgumentError) -> DataError | None:
