@@ -138,8 +138,7 @@ def _started(directory: Path, target: str, args: tuple[Any, ...], env: dict[str,
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.processes", str(directory)],
             cwd=ROOT,
-            # Each process is told its directory by its arguments.
-            env={**inherited, "CUDA_VISIBLE_DEVICES": "-1", "TFSCALE_COMPARE_ARGUMENTS": "0", **env},
+            env={**inherited, "CUDA_VISIBLE_DEVICES": "-1", **env},
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -198,4 +197,5 @@ def _main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]))
+    # The directories of two workers differ; their cases have no arguments.
+    _main(Path(sys.argv.pop()))

@@ -129,6 +129,36 @@ def scopes(num_replicas: int) -> dict[str, Raised]:
         model.compile(optimizer=keras.optimizers.SGD(), loss="mse", metrics=["mae"])
         return model.fit(X, X[:, :2], verbose=0)
 
+    def new_optimizer_outside() -> Any:
+        optimizer = keras.optimizers.Adam()
+        with dp.scope():
+            model = dp.prepare(mlp())
+            model.compile(optimizer=optimizer, loss="mse")
+        return model.fit(X, X[:, :2], verbose=0)
+
+    def compile_again_outside(*optimizer: Any) -> Any:
+        with dp.scope():
+            model = dp.prepare(mlp())
+            model.compile("sgd", "mse", metrics=["mae"])
+        model.fit(X, X[:, :2], verbose=0)
+        model.layers[0].trainable = False
+        model.compile(*(optimizer or ("adam",)), loss="mse", metrics=["mae"])
+        return len(model.fit(X, X[:, :2], verbose=0).epoch)
+
+    def compile_before_prepare() -> Any:
+        with dp.scope():
+            model = mlp()
+        model.compile("sgd", "mse")
+        return dp.prepare(model)
+
+    def optimizer_in_a_list() -> Any:
+        optimizers = [keras.optimizers.SGD()]
+        with dp.scope():
+            model = dp.prepare(Listed(mlp().layers))
+            model.compile(loss="mse")
+        model.optimizers = optimizers
+        return model.fit(X, X[:, :2], verbose=0)
+
     def layer_outside() -> Any:
         layer = keras.layers.Dense(2)
         layer.build((None, 8))
@@ -141,6 +171,11 @@ def scopes(num_replicas: int) -> dict[str, Raised]:
         "optimizer outside": optimizer_outside,
         "metric outside": metric_outside,
         "compile outside": compile_outside,
+        "new optimizer outside": new_optimizer_outside,
+        "compile again outside, with an optimizer": lambda: compile_again_outside(keras.optimizers.Adam()),
+        "compile again outside, by name": compile_again_outside,
+        "compile before prepare": compile_before_prepare,
+        "optimizer in a list": optimizer_in_a_list,
         "a layer": lambda: dp.prepare(keras.layers.Dense(2)),
         "a class": lambda: dp.prepare(keras.Sequential),
         "None": lambda: dp.prepare(None),
@@ -151,6 +186,18 @@ def scopes(num_replicas: int) -> dict[str, Raised]:
     outside.compile(optimizer="sgd", loss="mse")
     found["refused model"] = raised_by(lambda: len(outside.fit(X, X[:, :2], verbose=0).epoch))
     return found
+
+
+class Listed(keras.Sequential):
+    """Updates with an optimizer in a list."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        variables = self.trainable_weights
+        self.optimizers[0].apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
 
 
 def _not_compiled(dp: Any) -> Any:

@@ -4,7 +4,7 @@ import time
 
 import tensorflow as tf
 
-from tfscale import ClusterError, ClusterSpec, DataParallel, make_strategy, resolve_cluster
+from tfscale import ClusterError, ClusterSpec, DataParallel, DeviceError, make_strategy, resolve_cluster
 from tfscale.launch.ports import free_addresses
 
 
@@ -35,3 +35,15 @@ def _error(make):
     except ClusterError as error:
         return str(error)
     return "no error"
+
+
+def after_the_first_tensor(kind):
+    """What is said when the strategy comes too late, and the seconds that it takes."""
+    make = {"tensor": lambda: tf.constant(1.0), "dataset": lambda: tf.data.Dataset.range(3)}
+    make[kind]()
+    start_s = time.monotonic()
+    try:
+        DataParallel(global_batch=32)
+    except DeviceError as error:
+        return str(error), time.monotonic() - start_s
+    return "no error", 0.0

@@ -41,6 +41,10 @@ SCOPES = {
     "optimizer outside": ("ModelError", "optimizer"),
     "metric outside": ("ModelError", "metric"),
     "compile outside": ("ModelError", "with dp.scope()"),
+    "new optimizer outside": ("ModelError", "inside `with dp.scope():`"),
+    "compile again outside, with an optimizer": ("ModelError", "inside `with dp.scope():`"),
+    "compile before prepare": ("ModelError", "call compile, inside `with dp.scope():`"),
+    "optimizer in a list": ("ModelError", "inside `with dp.scope():`"),
     "a layer": ("ModelError", "Dense"),
     "a class": ("ModelError", "keras.Model"),
     "None": ("ModelError", "None"),
@@ -117,6 +121,10 @@ def test_no_step_was_taken(found, name):
 def test_nothing_is_half_done(found):
     assert found["scopes"]["refused model"] == ("no error", "1")
     assert found["arguments"]["same replicas again"] == ("no error", "None")
+
+
+def test_compile_outside_of_the_scope_is_taken_inside(found):
+    assert found["scopes"]["compile again outside, by name"] == ("no error", "1")
 
 
 def test_model_that_is_not_compiled_gets_the_error_of_keras(found):

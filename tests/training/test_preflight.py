@@ -27,3 +27,11 @@ def test_workers_that_differ(workers):
         assert total == 2
         # Nothing of TensorFlow's was touched before, on the same ports.
         assert took_s < 20
+
+
+@pytest.mark.parametrize("kind", ["tensor", "dataset"])
+def test_strategy_after_the_first_tensor(kind):
+    for said, took_s in run_workers("tests.training.cases_preflight:after_the_first_tensor", 2, args=(kind,)):
+        assert said.startswith("On several workers the strategy must be made before TensorFlow starts.\nReceived: ")
+        assert "top of the script" in said
+        assert took_s < 5

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfscale.cluster.preflight.facts import COMPARE_ARGUMENTS
-
 _LOG_BYTES = 4000
 # Beyond the meeting, which has a deadline of its own.
 _MORE_S = 60.0
@@ -31,8 +29,7 @@ def ask_tensorflow(environ: Mapping[str, str], timeout_s: float) -> tuple[dict[s
     with tempfile.TemporaryDirectory() as directory, Path(directory, "log").open("w+b") as log:
         file = Path(directory, "report")
         argv = [sys.executable, "-m", "tfscale.doctor.tensorflow_child", str(file), str(timeout_s)]
-        # Each process is told its file by its arguments.
-        settings = {"TF_CPP_MIN_LOG_LEVEL": "2", **environ, COMPARE_ARGUMENTS: "0"}
+        settings = {"TF_CPP_MIN_LOG_LEVEL": "2", **environ}
         process = subprocess.Popen(
             argv, env=settings, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )

@@ -106,7 +106,10 @@ def _time(strategy: Any, size: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]))
+    _file, _timeout_s = sys.argv[1:]
+    # They differ between the workers, which would be told to people.
+    del sys.argv[1:]
+    main(Path(_file), float(_timeout_s))
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: what TensorFlow's threads do at the end must not change the status.

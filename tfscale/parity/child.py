@@ -188,7 +188,8 @@ def main(directory: Path) -> int:
 
 if __name__ == "__main__":
     # Not sys.exit: what TensorFlow's threads do at the end must not change the status.
-    status = main(Path(sys.argv[1]))
+    _directory = sys.argv.pop()
+    status = main(Path(_directory))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

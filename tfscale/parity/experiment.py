@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfscale.cluster import ClusterSpec
-from tfscale.cluster.preflight.facts import COMPARE_ARGUMENTS
 from tfscale.errors import ParityError
 from tfscale.launch.ports import free_addresses
 from tfscale.parity.outcome import Outcome, is_complete, load_outcome
@@ -130,8 +129,7 @@ def _environment(addresses: tuple[str, ...], rank: int) -> dict[str, str]:
     """This process's environment, without its cluster and its GPUs, and with the run's."""
     environ = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # Each process is told its directory by its arguments.
-    environ |= {IN_RUN: "1", "CUDA_VISIBLE_DEVICES": "-1", COMPARE_ARGUMENTS: "0"}
+    environ |= {IN_RUN: "1", "CUDA_VISIBLE_DEVICES": "-1"}
     if addresses:
         environ["TF_CONFIG"] = ClusterSpec(addresses, rank).to_tf_config()
     package = importlib.util.find_spec("tfscale")

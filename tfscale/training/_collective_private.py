@@ -37,6 +37,15 @@ def all_reduce_lanes(strategy: tf.distribute.Strategy, num_lanes: int) -> list[C
     return [lane(operations) for operations in (first, *others)]
 
 
+def has_tensorflow_started() -> bool:
+    """Whether TensorFlow runs already, and so cannot be told of other workers any more.
+
+    Why: `MultiWorkerMirroredStrategy` finds out only after the workers have met, and says so in other words.
+    Breaks first: tests/training/test_preflight.py::test_strategy_after_the_first_tensor.
+    """
+    return context.context()._context_handle is not None
+
+
 def report_to_other_workers(message: str) -> None:
     """Makes the collectives that other workers wait in fail with `message`.
 

@@ -100,6 +100,20 @@ def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
     return any(has_order_per_pass(each) for each in dataset._inputs())
 
 
+def shuffles_batches(dataset: tf.data.Dataset) -> bool:
+    """Whether a `shuffle` in the pipeline of `dataset` comes after its `batch`, so that a smaller one may come first.
+
+    Why: nothing public tells. Breaks first: tests/training/test_calls.py::test_small_batch_in_any_place.
+    """
+    if type(dataset).__name__ == "_ShuffleDataset":
+        return _batches(dataset)
+    return any(shuffles_batches(each) for each in dataset._inputs())
+
+
+def _batches(dataset: tf.data.Dataset) -> bool:
+    return "BatchDataset" in type(dataset).__name__ or any(_batches(each) for each in dataset._inputs())
+
+
 def join_steps(epoch_iterator: Any, join: Callable[[Any, int | None], Any]) -> None:
     """Lets `join(steps, num_steps)` say which steps of an epoch each call of the step function takes.
 

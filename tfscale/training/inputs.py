@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfscale.errors import DataError
+from tfscale.training.batch_rows import leaves_of, plan_rows
 
 
 class ReplicaBatch(NamedTuple):
@@ -28,6 +28,9 @@ class ReplicaBatch(NamedTuple):
     """Rows of the whole global batch, an int64 scalar; None where the replicas have yet to add up theirs."""
     first_row: tf.Tensor | None
     """Row of the global batch at which this replica's begin, an int64 scalar; None likewise."""
+    whole: Any = ()
+    """Which leaves of `data` are side inputs, by their places: a dict from `"3"`, say, to `()`, or to a bool scalar
+    where only the batch tells. In keys, because those of a structure are all of Python that a dataset hands on."""
 
 
 class LocalReplicas(NamedTuple):
@@ -75,8 +78,8 @@ def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = T
     returns a wrong shape, cuDNN's recurrent layers refuse), so such a replica gets one row that does not count.
 
     Args:
-        data: Nested structure of tensors `[batch, ...]` (dense, sparse or ragged), scalars or optionals; the last
-            two go to every replica as they are.
+        data: Nested structure of tensors `[batch, ...]` (dense, sparse or ragged), side inputs of another first
+            dimension, scalars or optionals; the last three go to every replica as they are.
         replicas: Which replicas to make batches for.
         stand_in: Whether a replica without rows gets one that does not count, or an empty batch.
 
@@ -84,19 +87,30 @@ def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = T
         One `ReplicaBatch` per local replica.
 
     Raises:
-        DataError: When nothing in `data` has a batch dimension.
+        DataError: When nothing in `data` has a batch dimension, or it cannot be told what has.
     """
-    leaves = [leaf for leaf in tf.nest.flatten(data) if has_rows(leaf)]
-    if not leaves:
-        raise DataError("A batch must hold at least one tensor with a batch dimension.\nReceived: only scalars.")
-    rows = num_rows(leaves[0])
+    rows, whole = count_rows(data)
     batches = []
     for replica in replicas.ids:
         start, stop = rows * replica // replicas.total, rows * (replica + 1) // replicas.total
         bounds = with_stand_in(start, stop, rows) if stand_in else (start, stop)
-        numbers = (tf.cast(number, tf.int64) for number in (stop - start, rows, start))
-        batches.append(ReplicaBatch(take_rows(data, *bounds), *numbers))
+        count, total, first = (tf.cast(number, tf.int64) for number in (stop - start, rows, start))
+        batches.append(ReplicaBatch(take_rows(data, *bounds, whole), count, total, first, whole))
     return tuple(batches)
+
+
+def count_rows(data: Any) -> tuple[Any, Any]:
+    """The rows of a batch, and which of its leaves are side inputs, as `ReplicaBatch.whole`.
+
+    Raises:
+        DataError: As `plan_rows`.
+    """
+    leaves = tf.nest.flatten(data)
+    plan = plan_rows(leaves_of(data))
+    rows = num_rows(leaves[plan.reference])
+    whole: dict[str, Any] = {str(place): () for place in plan.whole}
+    whole |= {str(place): tf.not_equal(tf.cast(num_rows(leaves[place]), tf.int64), rows) for place in plan.open}
+    return rows, whole or ()
 
 
 def own_parts(batch: Any, replicas: LocalReplicas, *, stand_in: bool = True) -> tuple[ReplicaBatch, ...]:
@@ -123,8 +137,14 @@ def with_stand_in(start: Any, stop: Any, rows: Any) -> tuple[Any, Any]:
 
 def unsplit_batch(data: Any) -> ReplicaBatch:
     """Wraps what a replica gets from a dataset that the user distributed: the global batch is not known here."""
-    rows = num_rows(next(leaf for leaf in tf.nest.flatten(data) if has_rows(leaf)))
-    return ReplicaBatch(data, tf.cast(rows, tf.int64), None, None)
+    rows, whole = count_rows(data)
+    return ReplicaBatch(data, tf.cast(rows, tf.int64), None, None, whole)
+
+
+def own_rows(batch: ReplicaBatch) -> Any:
+    """Rows of a replica's batch, a stand-in included: a Python integer where that is known while tracing."""
+    leaves = enumerate(tf.nest.flatten(batch.data))
+    return num_rows(next(leaf for place, leaf in leaves if has_rows(leaf) and str(place) not in batch.whole))
 
 
 def has_rows(leaf: Any) -> bool:
@@ -141,9 +161,28 @@ def num_rows(leaf: Any) -> Any:
     return tf.shape(leaf, out_type=tf.int64)[0]
 
 
-def take_rows(data: Any, start: Any, stop: Any) -> Any:
-    """Some rows of everything in `data` that has rows; the rest stays as it is."""
-    return tf.nest.map_structure(functools.partial(_take_rows, start=start, stop=stop), data)
+def take_rows(data: Any, start: Any, stop: Any, whole: Any = ()) -> Any:
+    """Some rows of everything in `data` that has rows; the rest stays as it is, and so does what is in `whole`.
+
+    Args:
+        data: Nested structure of tensors.
+        start: First row.
+        stop: The row after the last.
+        whole: As `ReplicaBatch.whole`.
+    """
+    taken, known = [], dict(whole)
+    for place, leaf in enumerate(tf.nest.flatten(data)):
+        is_whole = known.get(str(place))
+        if is_whole is None:
+            taken.append(_take_rows(leaf, start, stop))
+        elif isinstance(is_whole, tuple):
+            taken.append(leaf)
+        else:
+            begin, end, rows = (tf.cast(number, tf.int64) for number in (start, stop, num_rows(leaf)))
+            taken.append(
+                _take_rows(leaf, tf.where(is_whole, tf.zeros_like(begin), begin), tf.where(is_whole, rows, end))
+            )
+    return tf.nest.pack_sequence_as(data, taken)
 
 
 def _take_rows(leaf: Any, start: Any, stop: Any) -> Any:
@@ -160,7 +199,8 @@ def _take_rows(leaf: Any, start: Any, stop: Any) -> Any:
 class GlobalBatches(tf.distribute.DistributedDataset):
     """A dataset of global batches, to be split among the replicas of this process.
 
-    On CPUs the step cuts out each replica's rows, which copies nothing. GPUs get theirs ahead of time.
+    On CPUs the step cuts out each replica's rows, which copies nothing. GPUs get theirs ahead of time, and so does
+    everybody where there are side inputs: only the specs of the data tell them, not a batch that has come.
 
     Args:
         dataset: Batched by the global batch; the same on every worker.
@@ -171,6 +211,10 @@ class GlobalBatches(tf.distribute.DistributedDataset):
         self._replicas = local_replicas(strategy)
         self._strategy = strategy
         self.global_spec = dataset.element_spec
+        self.undistributed = dataset
+        """What it was made of, which is what Keras recognises as data."""
+        plan = plan_rows(leaves_of(dataset.element_spec))
+        self._has_side_inputs = bool(plan.whole or plan.open)
         self._dataset = dataset.prefetch(tf.data.AUTOTUNE)
         self._first = 0
 
@@ -193,7 +237,7 @@ class GlobalBatches(tf.distribute.DistributedDataset):
         dataset = self._dataset.skip(first) if first else self._dataset
         if on_gpus(self._strategy):
             return iter(in_turn_on_gpus(dataset.map(self._split), self._strategy))
-        return iter(dataset)
+        return iter(dataset.map(self._split).prefetch(tf.data.AUTOTUNE) if self._has_side_inputs else dataset)
 
     def _split(self, *element: Any) -> tuple[ReplicaBatch, ...]:
         batch = element if isinstance(self.global_spec, tuple) else element[0]

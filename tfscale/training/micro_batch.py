@@ -20,6 +20,7 @@ from tfscale.errors import BatchError, ModelError
 from tfscale.training import _tf_private
 from tfscale.training.agreement import least_of_workers
 from tfscale.training.batch_norm import batch_norm_layers, is_synchronized
+from tfscale.training.batch_rows import leaves_of, plan_rows
 from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.micro_steps import MicroSteps, Part, add_parts, changing_nothing, in_own_share
 from tfscale.training.own_share import make_lone_share
@@ -202,8 +203,11 @@ def _try_pass(
     tried = min(2 * rows, largest_share)
     num_parts = -(-tried // rows)
 
-    def zeros(spec: Any) -> Any:
-        return None if spec is None else tf.zeros((tried, *spec.shape[1:]), spec.dtype)
+    side_inputs = plan_rows(leaves_of(data_spec)).whole
+    zeros = [
+        None if spec is None else tf.zeros(spec.shape if place in side_inputs else (tried, *spec.shape[1:]), spec.dtype)
+        for place, spec in enumerate(tf.nest.flatten(data_spec))
+    ]
 
     def one(part: Part) -> list[Any]:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(part.batch.data)
@@ -215,8 +219,15 @@ def _try_pass(
     def passes() -> tf.Tensor:
         count = tf.constant(tried, tf.int64)
         # As if this replica were the only one: so nothing waits for another.
+<<<<<<< HEAD
         share = make_lone_share(count)
         batch = ReplicaBatch(tf.nest.map_structure(zeros, data_spec), count, count, tf.constant(0, tf.int64))
+=======
+        share = make_share(count, count, tf.constant(0, tf.int64))._replace(num_replicas=1)
+        whole = {str(place): () for place in side_inputs}
+        data = tf.nest.pack_sequence_as(data_spec, zeros)
+        batch = ReplicaBatch(data, count, count, tf.constant(0, tf.int64), whole)
+>>>>>>> bugs
         gradients = add_parts(lambda part: in_own_share(part, one), batch, share, MicroSteps(rows, num_parts))
         # One more copy, as in the pack that is sent.
         present = [tf.convert_to_tensor(each) for each in gradients if each is not None]

@@ -16,8 +16,12 @@ import tensorflow as tf
 
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_reduce_sum
+<<<<<<< HEAD
 from tfscale.training.inputs import ReplicaBatch, has_rows, num_rows, take_rows, with_stand_in
 from tfscale.training.own_share import make_lone_share, part_of
+=======
+from tfscale.training.inputs import ReplicaBatch, has_rows, own_rows, take_rows, with_stand_in
+>>>>>>> bugs
 from tfscale.training.randomness import micro_step_seed
 from tfscale.training.share import Denominators, Share, in_share
 from tfscale.training.sparse import is_same_for_every_batch
@@ -134,7 +138,7 @@ def add_parts(run: Run, batch: ReplicaBatch, share: Share, division: MicroSteps)
     Returns:
         The sums, in the same order; sparse gradients one after the other.
     """
-    rows = num_rows(next(leaf for leaf in tf.nest.flatten(batch.data) if has_rows(leaf)))
+    rows = own_rows(batch)
     if division.fixed is not None:
         return _one_by_one(run, batch, share, rows, division.fixed)
     if isinstance(rows, int) and rows <= division.rows:
@@ -174,7 +178,7 @@ def _one_by_one(run: Run, batch: ReplicaBatch, share: Share, rows: Any, count: i
         with tf.control_dependencies([value for value in before if value is not None]):
             part = _part(batch, share, index, bounds)
             # A part may be empty, where others have rows to exchange statistics of.
-            data = take_rows(batch.data, *with_stand_in(*bounds, rows))
+            data = take_rows(batch.data, *with_stand_in(*bounds, rows), batch.whole)
             outputs.append(run(part._replace(batch=batch._replace(data=data))))
     return [_total(values) for values in zip(*outputs, strict=True)]
 
@@ -186,18 +190,18 @@ def _part(batch: ReplicaBatch, share: Share, index: Any, bounds: tuple[Any, Any]
     own = share._replace(
         num_examples=counted, weight=part_of(counted, share.global_examples), first_row=first_row, is_part=True
     )
-    return Part(batch._replace(data=take_rows(batch.data, *bounds)), own, index)
+    return Part(batch._replace(data=take_rows(batch.data, *bounds, batch.whole)), own, index)
 
 
 def _with_rows(batch: ReplicaBatch, rows: int) -> ReplicaBatch:
     """Lets shapes say how many rows there are, which a slice between two tensors does not."""
-
-    def known(leaf: Any) -> Any:
-        return (
-            tf.ensure_shape(leaf, [rows, *leaf.shape[1:]]) if isinstance(leaf, tf.Tensor) and has_rows(leaf) else leaf
-        )
-
-    return batch._replace(data=tf.nest.map_structure(known, batch.data))
+    leaves = [
+        tf.ensure_shape(leaf, [rows, *leaf.shape[1:]])
+        if isinstance(leaf, tf.Tensor) and has_rows(leaf) and str(place) not in batch.whole
+        else leaf
+        for place, leaf in enumerate(tf.nest.flatten(batch.data))
+    ]
+    return batch._replace(data=tf.nest.pack_sequence_as(batch.data, leaves))
 
 
 def _begin(output: Any) -> Any:

@@ -8,7 +8,6 @@ what it was, and so does everything that is saved.
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -17,18 +16,19 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfscale.errors import CommunicationError, DataError, ModelError
+from tfscale.errors import CommunicationError, ModelError
 from tfscale.training import _fit_private, _tf_private, metrics, step
 from tfscale.training.added_losses import meet_added_losses
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.training.call_arguments import CallArguments
+from tfscale.training.call_data import suit_batch, use_views
+from tfscale.training.callbacks.one_call import callbacks_of_one_fit, with_callback
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
-from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.compression.choice import check_compression_devices
 from tfscale.training.data.balance import make_probe
-from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
+from tfscale.training.data.dataset import find_global_dataset
 from tfscale.training.data.distribution import (
     dataset_spec,
-    expect_global_batch,
     forget_expected_batch,
     uneven_examples_error,
     wrong_batch_error,
@@ -55,6 +55,9 @@ from tfscale.training.vouching import check_mode, is_checked, look_key
 from tfscale.training.xla import would_compile
 
 _log = logging.getLogger(__name__)
+
+# What TensorFlow says of an optimizer that was made outside of the scope, and that no attribute leads to.
+_TWO_STRATEGIES = ("Mixing different tf.distribute.Strategy objects", "Must not nest tf.distribute.Strategy scopes")
 
 
 def prepare(
@@ -167,6 +170,7 @@ class PreparedModel:
             setattr(model, name, getattr(self, name))
         for name in ("fit", "evaluate", "predict"):
             setattr(model, name, self._checked(name))
+        model.compile = self._compiled_inside()
         _tf_private.replace_symbolic_build(model, self.build)
         _tf_private.replace_auto_jit_compile(model, self._would_compile)
         _fit_private.keep_last_logs(model, otherwise=self._logs_before_restart)
@@ -175,6 +179,8 @@ class PreparedModel:
 
     def make_train_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_train_function`."""
+        # Keras has its training data by now; what comes next is evaluation data.
+        forget_expected_batch(self._strategy)
         if self._model.train_function is None or force:
             self._adapt("train_step")
             division = self._micro_batch.divide(self._model, self._data_spec)
@@ -230,10 +236,10 @@ class PreparedModel:
     def _logs_before_restart(self) -> dict[str, Any]:
         return {} if self._fit is None else self._fit.logs()
 
-    def _settle_first(self, arguments: inspect.BoundArguments) -> None:
+    def _settle_first(self, given: CallArguments) -> None:
         """Puts the callbacks before those of the user that make state equal on all replicas for them to save."""
         added = settling_callbacks(self._model, self._strategy, self._sending)
-        if added and "callbacks" not in arguments.signature.parameters:
+        if added and not given.can_take("callbacks"):
             if self._sending.double_buffering:
                 raise CommunicationError(
                     "`double_buffering` makes the last update of an epoch by a callback.\n"
@@ -244,8 +250,7 @@ class PreparedModel:
         for callback in reversed(added):
             # A `CallbackList` of the user's own would not.
             callback.set_model(self._model)
-            callbacks = arguments.arguments.get("callbacks")
-            arguments.arguments["callbacks"] = _with_callback(callbacks, callback, first=True)
+            given["callbacks"] = with_callback(given.get("callbacks"), callback, first=True)
 
     def _would_compile(self) -> bool:
         kinds = [device.device_type for device in tf.config.list_physical_devices()]
@@ -313,52 +318,68 @@ class PreparedModel:
     def _checked(self, name: str) -> Callable[..., Any]:
         """`fit`, `evaluate` or `predict` of the model's class, with the batch size checked or filled in."""
         method = getattr(type(self._model), name).__get__(self._model)
-        signature = inspect.signature(method)
 
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
-            arguments = signature.bind(*args, **kwargs)
-            try:
-                with failing_together(self._strategy):
-                    return self._call(name, method, arguments)
-            finally:
-                _stop_watching(arguments.arguments.get("callbacks"))
-                if name == "fit" and self._fit is not None:
-                    self._fit.close()
-                    self._fit = None
+            given = CallArguments(method, name, args, kwargs)
+            with failing_together(self._strategy):
+                return self._fit_once(method, given) if name == "fit" else self._call(name, method, given)
 
         return call
 
-    def _call(self, name: str, method: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
-        given = arguments.arguments
-        self._suit_data(name, given)
-        if name == "fit":
-            self._fit = find_recoverable_fit(self._model, self._strategy, given, self._global_batch)
-            callback = start_with_epoch(given) if self._fit is None else None
-            if callback is not None:
-                given["callbacks"] = _with_callback(given.get("callbacks"), callback, first=False)
-            self._settle_first(arguments)
-        _use_views(given)
-        if self._global_batch is None or not {"x", "batch_size"} <= set(arguments.signature.parameters):
-            return method(*arguments.args, **arguments.kwargs)
-        if _are_arrays(given.get("x")):
-            if given.get("batch_size") is None:
-                given["batch_size"] = self._global_batch
-            elif name == "fit":
-                _check_batch_size(given["batch_size"], self._global_batch)
-        elif name == "fit":
-            expect_global_batch(self._strategy, self._global_batch, _num_batches(given))
-            if isinstance(given["x"], tf.data.Dataset):
-                # Keras warns of its own default where a dataset has an order already.
-                given.setdefault("shuffle", False)
-        try:
-            return method(*arguments.args, **arguments.kwargs)
-        except tf.errors.InvalidArgumentError as error:
-            raise wrong_batch_error(error, self._global_batch) or uneven_examples_error(error) or error from error
-        finally:
-            forget_expected_batch(self._strategy)
+    def _compiled_inside(self) -> Callable[..., Any]:
+        """`compile` of the model's class, under the strategy's scope wherever it is called from."""
+        method = type(self._model).compile.__get__(self._model)
 
-    def _suit_data(self, name: str, given: dict[str, Any]) -> None:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._strategy.scope():
+                result = method(*args, **kwargs)
+            _check_optimizers(self._model)
+            return result
+
+        return call
+
+    def _fit_once(self, method: Callable[..., Any], given: CallArguments) -> Any:
+        """One call of `fit`, and nothing left of it when it ends."""
+        # Before the model is built, which TensorFlow would refuse in words of its own.
+        _check_optimizers(self._model)
+        with callbacks_of_one_fit(lambda: given.get("callbacks")):
+            try:
+                self._fit = find_recoverable_fit(self._model, self._strategy, given, self._global_batch)
+                callback = start_with_epoch(given) if self._fit is None else None
+                if callback is not None and given.can_take("callbacks"):
+                    given["callbacks"] = with_callback(given.get("callbacks"), callback, first=False)
+                self._settle_first(given)
+                return self._call("fit", method, given)
+            finally:
+                forget_expected_batch(self._strategy)
+                if self._fit is not None:
+                    self._fit.close()
+                    self._fit = None
+
+    def _call(self, name: str, method: Callable[..., Any], given: CallArguments) -> Any:
+        self._suit_data(name, given)
+        use_views(given)
+        if self._global_batch is not None:
+            suit_batch(name, given, self._global_batch, self._strategy)
+        try:
+            return method(*given.args, **given.kwargs)
+        except tf.errors.InvalidArgumentError as error:
+            ours = wrong_batch_error(error, self._global_batch) or uneven_examples_error(error)
+            if ours is None:
+                raise
+            raise ours from error
+        except RuntimeError as error:
+            if not any(said in str(error) for said in _TWO_STRATEGIES):
+                raise
+            raise ModelError(
+                "What a step updates must be created under the strategy's scope.\n"
+                f"Received: {str(error)[:200]!r} from TensorFlow, in `{name}` of a {type(self._model).__name__}. "
+                "Create every optimizer and metric, also in lists and inner models, inside `with dp.scope():`."
+            ) from error
+
+    def _suit_data(self, name: str, given: CallArguments) -> None:
         """Measures the workers where `fit` was asked to, and refuses what `predict` could not return in order."""
         dataset = find_global_dataset(given.get("x"))
         if dataset is None:
@@ -372,52 +393,6 @@ class PreparedModel:
             dataset.measure_loads(probe, is_shown=given.get("verbose", "auto") not in (0, "0"))
 
 
-def _are_arrays(x: Any) -> bool:
-    """Whether Keras will batch `x` itself, by `batch_size`."""
-    if isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset):
-        return False
-    leaves = keras.tree.flatten(x)
-    return bool(leaves) and all(leaf is None or hasattr(leaf, "shape") for leaf in leaves)
-
-
-def _with_callback(callbacks: Any, added: keras.callbacks.Callback, *, first: bool) -> Any:
-    """What `fit` takes as callbacks, with one more."""
-    if isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks.callbacks.insert(0 if first else len(callbacks.callbacks), added)
-        return callbacks
-    given = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else []
-    return [added, *given] if first else [*given, added]
-
-
-def _stop_watching(callbacks: Any) -> None:
-    """Ends threads that `on_train_end` would have ended, had `fit` not failed."""
-    given = getattr(callbacks, "callbacks", callbacks)
-    for callback in given if isinstance(given, list | tuple) else [given]:
-        if isinstance(callback, StallWatch):
-            callback.stop()
-
-
-def _use_views(given: dict[str, Any]) -> None:
-    """Puts in the place of each `GlobalDataset` what Keras recognises as data."""
-    for name in ("x", "validation_data"):
-        if isinstance(given.get(name), GlobalDataset):
-            given[name] = given[name].as_tf_data()
-
-
-def _num_batches(given: dict[str, Any]) -> int | None:
-    """Batches per epoch, as far as the arguments of `fit` say; None where only the data know."""
-    x = given["x"]
-    return given.get("steps_per_epoch") or (x.num_batches if isinstance(x, keras.utils.PyDataset) else None)
-
-
-def _check_batch_size(batch_size: int, global_batch: int) -> None:
-    if batch_size != global_batch:
-        raise DataError(
-            f"`batch_size` must be the global batch ({global_batch}); it is filled in when left out.\n"
-            f"Received: batch_size={batch_size}. Leave it out, or make DataParallel with global_batch={batch_size}."
-        )
-
-
 def _check_model(model: Any, strategy: tf.distribute.Strategy) -> None:
     if not isinstance(model, keras.Model):
         raise ModelError(f"`prepare` takes a keras.Model.\nReceived: {model!r} of type {type(model).__name__}.")
@@ -427,6 +402,12 @@ def _check_model(model: Any, strategy: tf.distribute.Strategy) -> None:
             f"Received: model {model.name!r}, created outside of it. Build it inside `with dp.scope():`."
         )
     _check_inside_scope(model.variables, "model", model.name)
+    _check_optimizers(model)
+
+
+def _check_optimizers(model: keras.Model) -> None:
+    for optimizer in held_optimizers(model):
+        _check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
 
 
 def _check_inside_scope(variables: Iterable[keras.Variable], kind: str, name: str) -> None:

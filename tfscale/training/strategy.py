@@ -15,7 +15,7 @@ from tfscale.cluster import ClusterSpec, resolve_cluster
 from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight import gather_facts, meet
 from tfscale.errors import DeviceError
-from tfscale.training import _tf_private
+from tfscale.training import _collective_private, _tf_private
 from tfscale.training._strategy_private import Answers, answer_for
 from tfscale.training.all_reduce import set_communication_options
 from tfscale.training.communication import choose_communication, choose_devices, measures_link
@@ -82,7 +82,7 @@ def make_strategy(
 
     Before TensorFlow's server starts, which would wait for a missing worker for ever, all workers of the job meet:
     each must reach all others, and they must agree on the list of workers, their devices, the versions of tfscale,
-    TensorFlow, Keras and Python, a hash of the script's arguments, and `agree_on`. That happens once per process.
+    TensorFlow, Keras and Python, and `agree_on`. That happens once per process.
 
     Args:
         devices: `"auto"` (every GPU, else every logical CPU), a number, or device names. A job of several workers
@@ -101,7 +101,8 @@ def make_strategy(
         A strategy; `isinstance` of TensorFlow's class holds. The same arguments give the same object.
 
     Raises:
-        DeviceError: When devices are unknown, mixed, or cannot be chosen for a job of several workers.
+        DeviceError: When devices are unknown, mixed, or cannot be chosen for a job of several workers; and for such a
+            job when TensorFlow has started already.
         CommunicationError: When `bytes_per_pack` is no number of bytes.
         ClusterError: When the environment describes a cluster by halves, this worker's port is in use, or the workers
             did not meet: the message names the worker, and what is wrong with it.
@@ -135,13 +136,15 @@ def make_strategy(
             choice.implementation,
             choice.reason,
         )
+        if cluster.num_workers > 1 and not _SERVING:
+            _refuse_late_start()
         if timeout_s and cluster.num_workers > 1 and not _SERVING:
             kinds = f"{len(names)} x {device_types[0]}"
             packs = "chosen" if packing.bytes_per_pack is None else packing.bytes_per_pack
             how = choice.implementation + (", chosen" if communication == "auto" else "")
             facts = {"devices": kinds, "communication": how, "bytes_per_pack": packs}
             facts |= agree_on or {}
-            own = gather_facts(sys.argv, os.environ)
+            own = gather_facts(sys.argv)
             meet(cluster, {**own, **{name: str(value) for name, value in facts.items()}}, timeout_s=timeout_s)
         options = _options(choice.implementation)
         _MADE[key] = adopt_strategy(_new_strategy(cluster, names, options))
@@ -164,6 +167,16 @@ _SERVING: list[tf.distribute.Strategy] = []
 
 def _options(implementation: str) -> Any:
     return tf.distribute.experimental.CommunicationOptions(implementation=_IMPLEMENTATIONS[implementation])
+
+
+def _refuse_late_start() -> None:
+    if _collective_private.has_tensorflow_started():
+        raise DeviceError(
+            "On several workers the strategy must be made before TensorFlow starts.\n"
+            "Received: a process in which TensorFlow runs already: it has made a tensor, a variable or a dataset, "
+            "or listed logical devices. Make `tfscale.DataParallel(...)` at the top of the "
+            "script, right after the imports; data and models come after it."
+        )
 
 
 def _new_strategy(cluster: ClusterSpec, names: Sequence[str], options: Any) -> tf.distribute.Strategy:

@@ -82,11 +82,24 @@ def test_disagreement_is_named_to_all(facts, said):
     assert max(worker.took_s for worker in workers) < 5
 
 
-def test_other_arguments_have_a_way_out():
-    _, workers = run_all(2, facts={0: {"script arguments": "1 with hash a"}, 1: {"script arguments": "1 with hash b"}})
+def test_other_arguments_are_one_line_in_the_log(caplog):
+    facts = {rank: {"script arguments": f"1 with hash {rank}", "seed": "1"} for rank in range(3)}
+    addresses, workers = run_all(3, facts=facts)
+    assert [worker.error for worker in workers] == [""] * 3
+    [line] = [record.getMessage() for record in caplog.records if "script arguments" in record.getMessage()]
+    rank = int(line.split()[1])
+    assert rank in (1, 2)
+    assert line == (
+        f"worker {rank} ({addresses[rank]}), perhaps among others, has other script arguments "
+        f"(1 with hash {rank}, here 1 with hash 0)"
+    )
+
+
+def test_other_arguments_do_not_hide_what_changes_the_result():
+    _, workers = run_all(2, facts={rank: {"script arguments": str(rank), "seed": str(rank)} for rank in range(2)})
     for worker in workers:
-        assert "script arguments: 1 with hash b on worker 1" in worker.error
-        assert "where arguments are meant to differ, set TFSCALE_COMPARE_ARGUMENTS=0 for all" in worker.error
+        assert "Received: seed: 1 on worker 1" in worker.error
+        assert "arguments" not in worker.error
 
 
 def test_other_lists_of_workers():

@@ -5,8 +5,10 @@ import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence
 
-COMPARE_ARGUMENTS = "TFSCALE_COMPARE_ARGUMENTS"
 ARGUMENTS = "script arguments"
+INFORM_ONLY = frozenset({ARGUMENTS})
+"""Facts that may differ: programs are told their rank, or a port, by their arguments. What changes the result (batch,
+seed, devices, versions) is a fact of its own."""
 WORKERS = "list of workers"
 
 # TensorFlow has several names; the first that is installed is the one that is imported.
@@ -18,24 +20,22 @@ _PACKAGES = {
 _SHOWN_CHARACTERS = 300
 
 
-def gather_facts(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+def gather_facts(argv: Sequence[str]) -> dict[str, str]:
     """Returns what every worker knows of itself before it loads TensorFlow, by name.
 
     Args:
         argv: The script and its arguments. Only their number and a hash are told: they may hold secrets.
-        environ: `TFSCALE_COMPARE_ARGUMENTS=0` leaves the arguments out, for scripts that are told their rank by them.
 
     Example:
         >>> from tfscale.cluster.preflight import gather_facts
-        >>> sorted(gather_facts(["train.py"], {}))
+        >>> sorted(gather_facts(["train.py"]))
         ['Keras', 'Python', 'TensorFlow', 'script arguments', 'tfscale']
     """
     facts = {name: installed_version(name) or "not installed" for name in _PACKAGES}
     # The last part of a version changes nothing between workers.
     facts["Python"] = ".".join(platform.python_version_tuple()[:2])
-    if environ.get(COMPARE_ARGUMENTS) != "0":
-        digest = hashlib.sha256("\0".join(argv[1:]).encode(errors="surrogateescape")).hexdigest()
-        facts[ARGUMENTS] = f"{len(argv[1:])} with hash {digest[:12]}"
+    digest = hashlib.sha256("\0".join(argv[1:]).encode(errors="surrogateescape")).hexdigest()
+    facts[ARGUMENTS] = f"{len(argv[1:])} with hash {digest[:12]}"
     return facts
 
 

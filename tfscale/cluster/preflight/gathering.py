@@ -1,14 +1,17 @@
 """What does the chief know of the other workers?"""
 
 import contextlib
+import logging
 import selectors
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfscale.cluster.preflight.connection import Connection, ConnectionEndedError
-from tfscale.cluster.preflight.facts import ARGUMENTS, COMPARE_ARGUMENTS, find_disagreements
+from tfscale.cluster.preflight.facts import INFORM_ONLY, find_disagreements
 from tfscale.cluster.preflight.reasons import Reason
 from tfscale.cluster.spec import ClusterSpec
+
+_log = logging.getLogger(__name__)
 
 # So that all are told, and all that differ are named.
 _SETTLE_S = 1.0
@@ -34,6 +37,7 @@ class Gathering:
         self._duplicates: list[Connection] = []
         self._closed: set[int] = set()
         self._closing = False
+        self._has_informed = False
         self._trouble = ""
         self._trouble_s = 0.0
         self.members: dict[int, Connection] = {}
@@ -69,7 +73,10 @@ class Gathering:
             return
         connection.expires_s = None
         facts = {str(name)[:100]: str(value)[:1000] for name, value in facts.items()}
-        differing = find_disagreements(self._facts, facts)
+        found = find_disagreements(self._facts, facts)
+        differing = [each for each in found if each[0] not in INFORM_ONLY]
+        if found and not differing:
+            self._inform(rank, found)
         if differing:
             self._disagreements[rank] = differing
             self._complain(self._describe_disagreements())
@@ -164,13 +171,17 @@ class Gathering:
             for name, other, own in differing
         ]
         more = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-        names = {name for differing in self._disagreements.values() for name, _, _ in differing}
-        way_out = "Start every worker with the same command, settings and installed versions"
-        if ARGUMENTS in names:
-            way_out += f"; where arguments are meant to differ, set {COMPARE_ARGUMENTS}=0 for all"
         return (
-            f"All workers must agree before training starts.\nReceived: {'; '.join(lines[:_SHOWN])}{more}. {way_out}."
+            f"All workers must agree before training starts.\nReceived: {'; '.join(lines[:_SHOWN])}{more}. "
+            "Start every worker with the same command, settings and installed versions."
         )
+
+    def _inform(self, rank: int, found: Sequence[tuple[str, str, str]]) -> None:
+        """Says once what differs and may."""
+        if not self._has_informed:
+            self._has_informed = True
+            told = ", ".join(f"{name} ({other}, here {own})" for name, other, own in found)
+            _log.warning("worker %d%s, perhaps among others, has other %s", rank, self._address(rank), told)
 
     def _address(self, rank: int) -> str:
         return f" ({self._spec.workers[rank]})" if 0 <= rank < self._spec.num_workers else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +179,7 @@ class RecoverableFit:
 
 
 def find_recoverable_fit(
-    model: keras.Model, strategy: tf.distribute.Strategy, arguments: dict[str, Any], global_batch: int | None
+    model: keras.Model, strategy: tf.distribute.Strategy, arguments: MutableMapping[str, Any], global_batch: int | None
 ) -> RecoverableFit | None:
     """Returns the `fit` of these arguments, if there is a `Recovery` in `arguments["callbacks"]`, which it orders.
 

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from tfscale.cluster.heartbeats import Beat, Heartbeats
 from tfscale.cluster.stall import describe_stall
 from tfscale.errors import ScalingError
 from tfscale.training.all_reduce import all_gather
+from tfscale.training.callbacks.one_call import ClosedByFit
 from tfscale.training.inputs import local_replicas, worker_addresses, worker_rank
 from tfscale.training.progress import Progress, watch_progress
 
@@ -26,7 +26,7 @@ _BEAT_S = 1.0
 _JOIN_S = 5.0
 
 
-class StallWatch(keras.callbacks.Callback):
+class StallWatch(ClosedByFit):
     """Says which workers have not arrived when a step takes longer than `stall_s`. It ends nothing.
 
     Every worker counts the reductions that it has begun, and a thread of it tells the chief once a second, over a UDP
@@ -61,7 +61,7 @@ class StallWatch(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Lets the step count, once per model, and starts the thread."""
         del logs
-        self.stop()
+        self.close()
         strategy = self.model.distribute_strategy
         progress, workers, rank = None, ["localhost"], 0
         if strategy is not None and strategy.num_replicas_in_sync > 1:
@@ -93,9 +93,9 @@ class StallWatch(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         """Ends the thread."""
         del logs
-        self.stop()
+        self.close()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Ends the thread; a prepared model's `fit` calls it when it ends with an error, too."""
         if self._thread is not None:
             self._thread.end()

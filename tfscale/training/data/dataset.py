@@ -324,6 +324,8 @@ class OwnBatches(tf.distribute.DistributedDataset):
     def __init__(self, dataset: GlobalDataset, strategy: tf.distribute.Strategy):
         self._dataset = dataset
         self._strategy = strategy
+        self.undistributed = dataset
+        """What it was made of."""
         self.global_spec = dataset.element_spec
         self._batches: Any = None
 

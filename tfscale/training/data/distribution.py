@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from tfscale.errors import DataError
-from tfscale.training import _tf_private
+from tfscale.training import _fit_private, _tf_private
+from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
 from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
 
@@ -37,7 +40,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         if own is not None:
             return OwnBatches(own, strategy)
         _warn_of_own_orders(dataset, strategy)
-        return GlobalBatches(_checked(dataset, *expected) if expected else dataset, strategy)
+        return GlobalBatches(_checked(dataset, expected), strategy)
 
     strategy.experimental_distribute_dataset = distribute
 
@@ -53,16 +56,45 @@ def _warn_of_own_orders(dataset: tf.data.Dataset, strategy: tf.distribute.Strate
         )
 
 
-_EXPECTED: dict[tf.distribute.Strategy, tuple[int, int | None]] = {}
+class ExpectedBatch(NamedTuple):
+    """What the batches of training data are to be."""
+
+    rows: int
+    """Of a full one."""
+    num_batches: int | None = None
+    """Per epoch, where the caller knows: whether the first may be the only one."""
+    in_any_order: bool = False
+    """Whether a smaller one may come at any place, as in a `PyDataset`, whose batches Keras shuffles."""
 
 
-def expect_global_batch(strategy: tf.distribute.Strategy, global_batch: int, num_batches: int | None) -> None:
-    """Requires full batches of `global_batch` rows from the next dataset that `strategy` distributes.
+_EXPECTED: dict[tf.distribute.Strategy, ExpectedBatch] = {}
 
-    `fit` distributes its training data first; evaluation data, of any batch size, comes later. `num_batches` per
-    epoch, where the caller knows, tells whether the first may be the only one.
+
+def expect_global_batch(strategy: tf.distribute.Strategy, expected: ExpectedBatch) -> None:
+    """Requires such batches from the next dataset that `strategy` distributes.
+
+    `fit` distributes its training data first; evaluation data, of any batch size, comes later.
     """
-    _EXPECTED[strategy] = global_batch, num_batches
+    _EXPECTED[strategy] = expected
+
+
+def check_first_batches(data: keras.utils.PyDataset, global_batch: int) -> None:
+    """Looks at the first batch of a `PyDataset`, and at the second where that is smaller than the global batch.
+
+    In a pass, where Keras mixes them, it would be found only after a step that the first is not what is left of them.
+
+    Raises:
+        DataError: When both are smaller, though there are more than one, or one is larger.
+    """
+    num_batches = data.num_batches
+    found = []
+    for index in range(2 if num_batches is None else min(2, num_batches)):
+        leaves = leaves_of(data[index])
+        found.append(leaves[plan_rows(leaves).reference].rows or 0)
+        if found[-1] >= global_batch:
+            break
+    if max(found, default=0) > global_batch or (len(found) > 1 and max(found) < global_batch):
+        raise _wrong_batch(max(found), global_batch)
 
 
 def forget_expected_batch(strategy: tf.distribute.Strategy) -> None:
@@ -81,50 +113,122 @@ def dataset_spec(dataset: Any) -> Any:
 
 
 _WRONG_BATCH = "tfscale: the training data are batched by"
+_OTHER_ROWS = "tfscale: other rows in"
+_SOMETIMES_ROWS = "tfscale: sometimes rows in"
 
 
-def _checked(dataset: tf.data.Dataset, global_batch: int, num_batches: int | None) -> tf.data.Dataset:
-    """Fails in the pipeline, before the step, when full batches are not `global_batch` rows.
+class _Seen(NamedTuple):
+    """What a pass has shown so far."""
 
-    The last batch of an epoch may be smaller, and so may the only batch of a data set smaller than a batch.
+    largest: tf.Tensor
+    """Rows of its largest batch; -1 before the first."""
+    held_rows: tuple[tf.Tensor, ...]
+    """Of each open input, whether it had the rows of a batch."""
+    was_whole: tuple[tf.Tensor, ...]
+    """Likewise, whether it had another first dimension."""
+
+
+def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.data.Dataset:
+    """Fails in the pipeline, before the step, when the parts of a batch do not fit together, or it is of a wrong size.
+
+    With `expected`, full batches are to be of so many rows. The last batch of an epoch may be smaller, and so may the
+    only batch of a data set smaller than a batch; where batches come in any order, the first may be what is left.
+
+    Raises:
+        DataError: As `plan_rows`.
     """
-    if _is_static(dataset, global_batch):
+    leaves = leaves_of(dataset.element_spec)
+    plan = plan_rows(leaves)
+    may_be_smaller = expected is not None and _may_be_smaller(dataset, expected)
+    global_batch = None if expected is None or leaves[plan.reference].rows == expected.rows else expected.rows
+    if global_batch is None and not plan.equal and not plan.open:
         return dataset
-    cardinality = int(dataset.cardinality())
-    may_be_alone = cardinality == 1 or (cardinality == int(tf.data.UNKNOWN_CARDINALITY) and num_batches in (1, None))
 
-    def check(first: tf.Tensor, *element: Any) -> tuple[tf.Tensor, Any]:
+    def check(seen: _Seen, *element: Any) -> tuple[_Seen, Any]:
         data = element if isinstance(dataset.element_spec, tuple) else element[0]
-        rows = tf.cast(num_rows(next(leaf for leaf in tf.nest.flatten(data) if has_rows(leaf))), tf.int64)
-        is_first = first < 0
-        first = tf.where(is_first, rows, first)
-        full = tf.equal(first, global_batch) | (is_first & may_be_alone)
-        assertion = tf.debugging.Assert(full & (rows <= global_batch), [_WRONG_BATCH, tf.maximum(rows, first)])
-        with tf.control_dependencies([assertion]):
-            return tf.identity(first), data
+        counts = [tf.cast(num_rows(leaf), tf.int64) if has_rows(leaf) else 0 for leaf in tf.nest.flatten(data)]
+        rows = counts[plan.reference]
+        is_first = seen.largest < 0
+        largest = tf.maximum(seen.largest, rows)
+        seen, assertions = _check_open(seen._replace(largest=largest), plan, leaves, counts)
+        for place in plan.equal:
+            said = [f"{_OTHER_ROWS} {leaves[place]}", counts[place], f"beside {leaves[plan.reference].path}", rows]
+            assertions.append(tf.debugging.Assert(tf.equal(counts[place], rows), said))
+        if global_batch is not None:
+            right = tf.equal(largest, global_batch) | (is_first & may_be_smaller & (rows <= global_batch))
+            assertions.append(tf.debugging.Assert(right, [_WRONG_BATCH, largest]))
+        with tf.control_dependencies(assertions):
+            return tf.nest.map_structure(tf.identity, seen), data
 
-    return dataset.scan(tf.constant(-1, tf.int64), lambda first, element: check(first, *_as_arguments(element)))
+    never = tuple(tf.constant(False) for _ in plan.open)
+    before = _Seen(tf.constant(-1, tf.int64), never, never)
+    return dataset.scan(before, lambda seen, element: check(seen, *_as_arguments(element)))
 
 
-def _is_static(dataset: tf.data.Dataset, global_batch: int) -> bool:
-    """Whether the shapes alone say that every batch is full, as after `batch(..., drop_remainder=True)`."""
-    leaves = [leaf for leaf in tf.nest.flatten(dataset.element_spec) if isinstance(leaf, tf.TensorSpec)]
-    return bool(leaves) and bool(leaves[0].shape.rank) and leaves[0].shape[0] == global_batch
+def _check_open(
+    seen: _Seen, plan: RowPlan, leaves: Sequence[Leaf], counts: Sequence[tf.Tensor]
+) -> tuple[_Seen, list[tf.Operation]]:
+    """An open input holds the rows or does not: one that does now and then cannot be told from a side input."""
+    if not plan.open:
+        return seen, []
+    rows = counts[plan.reference]
+    fits = [tf.equal(counts[place], rows) for place in plan.open]
+    held = tuple(before | now for before, now in zip(seen.held_rows, fits, strict=True))
+    whole = tuple(before | ~now for before, now in zip(seen.was_whole, fits, strict=True))
+    assertions = [
+        tf.debugging.Assert(~(a & b), [f"{_SOMETIMES_ROWS} {leaves[place]}", rows])
+        for a, b, place in zip(held, whole, plan.open, strict=True)
+    ]
+    undecided = {*plan.open, *plan.whole}
+    if not any(leaf.part == "x" and leaf.shape != () and i not in undecided for i, leaf in enumerate(leaves)):
+        place = plan.open[0]
+        said = [f"{_OTHER_ROWS} {leaves[place]}", counts[place], f"beside {leaves[plan.reference].path}", rows]
+        assertions.append(tf.debugging.Assert(tf.reduce_any(fits), said))
+    return _Seen(seen.largest, held, whole), assertions
+
+
+def _may_be_smaller(dataset: tf.data.Dataset, expected: ExpectedBatch) -> bool:
+    """Whether the first batch of a pass may be: it is the only one, as far as one can know, or comes in any order."""
+    cardinality = int(dataset.cardinality())
+    is_unknown = cardinality == int(tf.data.UNKNOWN_CARDINALITY)
+    may_be_alone = cardinality == 1 or (is_unknown and expected.num_batches in (1, None))
+    return may_be_alone or expected.in_any_order or _fit_private.shuffles_batches(dataset)
 
 
 def _as_arguments(element: Any) -> tuple[Any, ...]:
     return element if isinstance(element, tuple) else (element,)
 
 
-def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int) -> DataError | None:
+def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int | None) -> DataError | None:
     """The house's error for a batch that failed the check, or None for any other error."""
-    found = re.search(re.escape(_WRONG_BATCH) + r"\D*(\d+)", str(error))
-    if found is None:
-        return None
+    # TensorFlow writes a quote with a backslash.
+    text = str(error).replace("\\", "")
+    found = re.search(re.escape(_WRONG_BATCH) + r"\D*(\d+)", text)
+    if found is not None:
+        return _wrong_batch(int(found[1]), global_batch)
+    found = re.search(re.escape(_OTHER_ROWS) + r" (.*?)\] \[(\d+)\] \[beside (.*?)\] \[(\d+)\]", text)
+    if found is not None:
+        return DataError(
+            "All parts of a batch must have one row for each example, but for side inputs.\n"
+            f"Received: {found[1]} with {found[2]} rows beside {found[4]} of {found[3]}. {WAY_OUT}"
+        )
+    found = re.search(re.escape(_SOMETIMES_ROWS) + r" (.*?)\] \[(\d+)\]", text)
+    if found is not None:
+        return DataError(
+            "Of every batch it must be clear what holds its rows, and what is a side input that replicas get whole.\n"
+            f"Received: {found[1]}, which has the {found[2]} rows of this batch and not those of another. {WAY_OUT}"
+        )
+    return None
+
+
+def _wrong_batch(rows: int, global_batch: int | None) -> DataError:
+    how = f"Batch a dataset with .batch({global_batch}), give arrays batch_size={global_batch}"
+    if global_batch is not None and rows < global_batch:
+        how += f", have what is left over come last (shuffle examples before .batch({global_batch}), not batches)"
     return DataError(
-        f"The training data must come in batches of the global batch, {global_batch} examples.\n"
-        f"Received: a batch of {found[1]}. Batch the dataset with .batch({global_batch}), or make DataParallel with "
-        f"global_batch={found[1]}."
+        f"The training data must come in batches of the global batch, {global_batch} examples; "
+        "only one may be smaller.\n"
+        f"Received: a batch of {rows}. {how}; or make DataParallel with global_batch={rows}, if all are of {rows}."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -18,7 +19,7 @@ class StartWithEpoch(keras.callbacks.Callback):
         given: The arguments of `fit`.
     """
 
-    def __init__(self, dataset: GlobalDataset | None, given: dict[str, Any]):
+    def __init__(self, dataset: GlobalDataset | None, given: Mapping[str, Any]):
         super().__init__()
         self._dataset = dataset
         self._validation = find_global_dataset(given.get("validation_data"))
@@ -45,7 +46,7 @@ class StartWithEpoch(keras.callbacks.Callback):
         return sum(each <= epoch for each in self._validation_freq)
 
 
-def start_with_epoch(given: dict[str, Any]) -> keras.callbacks.Callback | None:
+def start_with_epoch(given: Mapping[str, Any]) -> keras.callbacks.Callback | None:
     """Returns the callback that a call of `fit` needs for its data, if any.
 
     Args:
