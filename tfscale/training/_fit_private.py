@@ -89,6 +89,16 @@ def global_seed_generator(*, make: bool = False) -> keras.random.SeedGenerator |
     return global_state.get_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR)
 
 
+def use_global_seed_generator(generator: keras.random.SeedGenerator | None) -> None:
+    """Makes `generator` the one behind `keras.random` without a seed in this thread, if there is one.
+
+    Why: Keras keeps it by thread, and each replica is traced by a thread of its own, in which it would make another.
+    Breaks first: tests/training/test_randomness.py.
+    """
+    if generator is not None:
+        global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, generator)
+
+
 def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
     """Whether a `shuffle` in the pipeline of `dataset` gives each pass an order of its own.
 

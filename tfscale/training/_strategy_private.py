@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -28,7 +29,7 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     attributes.
     Breaks first: tests/training/test_answers.py.
     """
-    base = type(strategy.extended)
+    base: Any = type(strategy.extended)
 
     class AnsweringExtended(base):
         """TensorFlow's own, but for what a step is told."""
@@ -40,6 +41,15 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
         def _replica_ctx_all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
             send = super()._replica_ctx_all_reduce
             return answers.all_reduce(value, lambda own: send(reduce_op, own, options))
+
+        @contextlib.contextmanager
+        def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
+            # Optimizers make their variables beside those that they update, also outside of the scope.
+            with contextlib.ExitStack() as stack:
+                if tf.distribute.get_strategy() is not strategy:
+                    stack.enter_context(strategy.scope())
+                stack.enter_context(super().colocate_vars_with(colocate_with_variable))
+                yield
 
         def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
             answers.made()

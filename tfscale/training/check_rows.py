@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.training.agreement import gather_rows_of_workers
-from tfscale.training.inputs import ReplicaBatch, has_rows, local_replicas, num_rows, split_global_batch, take_rows
+from tfscale.training.inputs import ReplicaBatch, count_rows, has_rows, local_replicas, split_rows, take_rows
 
 
 class CheckRows(NamedTuple):
@@ -21,7 +21,7 @@ class CheckRows(NamedTuple):
     whole: Any
     parts: tuple[ReplicaBatch, ...]
     """Of the replicas of this process."""
-    count: int
+    num_rows: int
 
     @classmethod
     def of(cls, batch: Any, strategy: tf.distribute.Strategy) -> CheckRows:
@@ -33,9 +33,10 @@ class CheckRows(NamedTuple):
         """
         replicas = local_replicas(strategy)
         data = keras.tree.map_structure(_present, _whole(batch, strategy, replicas.total + 1))
-        count = min(int(num_rows(next(leaf for leaf in tf.nest.flatten(data) if has_rows(leaf)))), replicas.total + 1)
-        rows = take_rows(data, 0, count)
-        return cls(rows, split_global_batch(rows, replicas), count)
+        rows, whole = count_rows(data)
+        count = min(int(rows), replicas.total + 1)
+        first = take_rows(data, 0, count, whole)
+        return cls(first, split_rows(first, count, whole, replicas), count)
 
     def times(self, factor: float) -> CheckRows:
         """The same rows with all floating-point inputs multiplied; labels and weights stay."""
@@ -57,7 +58,8 @@ def _present(leaf: Any) -> Any:
 
 def _whole(batch: Any, strategy: tf.distribute.Strategy, count: int) -> Any:
     if isinstance(batch, tuple) and batch and all(isinstance(part, ReplicaBatch) for part in batch):
-        own = [take_rows(part.data, 0, int(part.num_examples)) for part in batch if int(part.num_examples)]
+        counted = [part for part in batch if int(part.num_examples)]
+        own = [take_rows(part.data, 0, int(part.num_examples), part.whole) for part in counted]
         return _concat_rows(own or [batch[0].data], strategy, count)
     if any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(batch)):
         here = len(strategy.extended.worker_devices)

@@ -1,7 +1,7 @@
 """Is the first step on N replicas that of one replica?
 
 Before anything is updated, the step is run twice on a few rows from the same state: divided over the replicas, and as
-one replica on all of these rows (the reference, in which nothing of tfscale but the answers of its strategy is at work).
+one replica on all of these rows: the reference, in which only the answers of the strategy are tfscale's.
 What the step makes of its rows is compared, and so is what it leaves in every variable; then the state is put back.
 """
 
@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.training import _fit_private
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas
@@ -98,7 +99,7 @@ class TwoRuns:
         call, layout = self._traced[name]
         with self._state.put_back():
             values = [np.asarray(value) for value in call(data)]
-            state = self._state.read()
+            state = self._state.read(alone=name == "alone")
         return _outcome(values, layout[0], state)
 
     def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
@@ -113,8 +114,10 @@ class TwoRuns:
 
     def _divided(self, parts: list[ReplicaBatch], layout: list[Any]) -> list[Any]:
         layouts: dict[int, Any] = {}
+        seeds = _fit_private.global_seed_generator()
 
         def on_replica() -> list[Any]:
+            _fit_private.use_global_seed_generator(seeds)
             index = replica_id() - self._replicas.first
             recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
             with at_once(), meeting_terms(self._terms, recorder):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.training import _fit_private
 from tfscale.training.all_reduce import all_gather, replica_id
 from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import (
@@ -21,6 +22,8 @@ from tfscale.training.inputs import (
     own_parts,
     unsplit_batch,
 )
+from tfscale.training.own_share import share_of
+from tfscale.training.share import in_share
 from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.xla import run_compiled
 
@@ -100,11 +103,10 @@ class StepRunner:
                 batch = next(iterator)
                 looks.pop()(batch)
                 alone = _iterator_of(batch, iterator)
-                if alone is None:
-                    logs = on_batch(batch)
-                else:
-                    logs = steps(alone, count)
-                return _last_logs(logs, lambda: steps(iterator, count - 1)) if count is not None and count > 1 else logs
+                logs = on_batch(batch) if alone is None else steps(alone, count)
+                if count is None or count == 1:
+                    return logs
+                return _last_logs(logs, lambda: steps(iterator, count - 1))
             # `train_on_batch` and `test_on_batch` hand over a generator of one global batch.
             for batch in iterator:
                 batch = _as_tensors(batch)
@@ -154,7 +156,8 @@ class StepRunner:
         @tf.autograph.experimental.do_not_convert
         def one_step(batch: Any) -> Any:
             def replica_step(own: ReplicaBatch) -> Any:
-                outputs = run_compiled(self._model, lambda: self._model.predict_step(own.data))
+                with in_share(share_of(own)):
+                    outputs = run_compiled(self._model, lambda: self._model.predict_step(own.data))
                 if self._replicas.total > 1:
                     outputs = tf.nest.map_structure(lambda value: value[: own.num_examples], outputs)
                 return tf.nest.map_structure(all_gather, outputs) if several_workers else outputs
@@ -177,10 +180,16 @@ class StepRunner:
 
     def _run(self, replica_step: Callable[[ReplicaBatch], Any], batch: Any) -> Any:
         """Runs a step on every replica with its rows of `batch`: a global batch, or one that was split before."""
+        seeds = _fit_private.global_seed_generator()
+
+        def on_replica(own: Any) -> Any:
+            _fit_private.use_global_seed_generator(seeds)
+            return on_own_rows(replica_step, own)
+
         if not _is_split(batch):
             parts = own_parts(batch, self._replicas)
-            return self._strategy.run(lambda: on_own_rows(replica_step, parts[replica_id() - self._replicas.first]))
-        return self._strategy.run(lambda own: on_own_rows(replica_step, own), args=(batch,))
+            return self._strategy.run(lambda: on_replica(parts[replica_id() - self._replicas.first]))
+        return self._strategy.run(on_replica, args=(batch,))
 
     def _first_replica(self, outputs: Any) -> Any:
         """All replicas return the same sums."""
@@ -188,7 +197,7 @@ class StepRunner:
 
 
 def _iterator_of(batch: Any, like: Any) -> Any:
-    """An iterator over one batch that was taken from `like`, for which a step is not traced anew; None if there is none."""
+    """An iterator over one batch that was taken from `like`, for which a step is not traced anew, or None."""
     if isinstance(like, tf.distribute.DistributedIterator):
         return None
 

@@ -90,6 +90,13 @@ def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = T
         DataError: When nothing in `data` has a batch dimension, or it cannot be told what has.
     """
     rows, whole = count_rows(data)
+    return split_rows(data, rows, whole, replicas, stand_in=stand_in)
+
+
+def split_rows(
+    data: Any, rows: Any, whole: Any, replicas: LocalReplicas, *, stand_in: bool = True
+) -> tuple[ReplicaBatch, ...]:
+    """As `split_global_batch`, when `count_rows` has said how many rows there are, and which leaves are whole."""
     batches = []
     for replica in replicas.ids:
         start, stop = rows * replica // replicas.total, rows * (replica + 1) // replicas.total
@@ -205,10 +212,13 @@ class GlobalBatches(tf.distribute.DistributedDataset):
     Args:
         dataset: Batched by the global batch; the same on every worker.
         strategy: Whose replicas to feed.
+        for_loop: Whether a loop of the user's own takes the batches: each replica's rows and nothing else, in what
+            `strategy.run` hands out.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, strategy: tf.distribute.Strategy):
+    def __init__(self, dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, *, for_loop: bool = False):
         self._replicas = local_replicas(strategy)
+        self._for_loop = for_loop
         self._strategy = strategy
         self.global_spec = dataset.element_spec
         self.undistributed = dataset
@@ -235,9 +245,15 @@ class GlobalBatches(tf.distribute.DistributedDataset):
         """Starts again from the first batch."""
         first, self._first = self._first, 0
         dataset = self._dataset.skip(first) if first else self._dataset
+        if self._for_loop:
+            return iter(in_turn_on_gpus(dataset.map(self._rows), self._strategy))
         if on_gpus(self._strategy):
             return iter(in_turn_on_gpus(dataset.map(self._split), self._strategy))
         return iter(dataset.map(self._split).prefetch(tf.data.AUTOTUNE) if self._has_side_inputs else dataset)
+
+    def _rows(self, *element: Any) -> tuple[Any, ...]:
+        batch = element if isinstance(self.global_spec, tuple) else element[0]
+        return tuple(part.data for part in split_global_batch(batch, self._replicas, stand_in=False))
 
     def _split(self, *element: Any) -> tuple[ReplicaBatch, ...]:
         batch = element if isinstance(self.global_spec, tuple) else element[0]

@@ -219,15 +219,10 @@ def _try_pass(
     def passes() -> tf.Tensor:
         count = tf.constant(tried, tf.int64)
         # As if this replica were the only one: so nothing waits for another.
-<<<<<<< HEAD
         share = make_lone_share(count)
-        batch = ReplicaBatch(tf.nest.map_structure(zeros, data_spec), count, count, tf.constant(0, tf.int64))
-=======
-        share = make_share(count, count, tf.constant(0, tf.int64))._replace(num_replicas=1)
         whole = {str(place): () for place in side_inputs}
         data = tf.nest.pack_sequence_as(data_spec, zeros)
         batch = ReplicaBatch(data, count, count, tf.constant(0, tf.int64), whole)
->>>>>>> bugs
         gradients = add_parts(lambda part: in_own_share(part, one), batch, share, MicroSteps(rows, num_parts))
         # One more copy, as in the pack that is sent.
         present = [tf.convert_to_tensor(each) for each in gradients if each is not None]

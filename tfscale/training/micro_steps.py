@@ -16,12 +16,8 @@ import tensorflow as tf
 
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_reduce_sum
-<<<<<<< HEAD
-from tfscale.training.inputs import ReplicaBatch, has_rows, num_rows, take_rows, with_stand_in
-from tfscale.training.own_share import make_lone_share, part_of
-=======
 from tfscale.training.inputs import ReplicaBatch, has_rows, own_rows, take_rows, with_stand_in
->>>>>>> bugs
+from tfscale.training.own_share import make_lone_share, part_of
 from tfscale.training.randomness import micro_step_seed
 from tfscale.training.share import Denominators, Share, in_share
 from tfscale.training.sparse import is_same_for_every_batch

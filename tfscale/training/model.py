@@ -8,8 +8,7 @@ what it was, and so does everything that is saved.
 from __future__ import annotations
 
 import functools
-import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from tfscale.errors import CommunicationError, ModelError
 from tfscale.training import _fit_private, _tf_private, metrics, step
 from tfscale.training.added_losses import meet_added_losses
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.training.building import build_for
 from tfscale.training.call_arguments import CallArguments
 from tfscale.training.call_data import suit_batch, use_views
 from tfscale.training.callbacks.one_call import callbacks_of_one_fit, with_callback
@@ -30,6 +30,7 @@ from tfscale.training.data.dataset import find_global_dataset
 from tfscale.training.data.distribution import (
     dataset_spec,
     forget_expected_batch,
+    prepare_others,
     uneven_examples_error,
     wrong_batch_error,
 )
@@ -43,7 +44,7 @@ from tfscale.training.metrics import meet_updates
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.optimizers import reduce_gradients_once
 from tfscale.training.randomness import separate_random_streams
-from tfscale.training.rehearsal import rehearse
+from tfscale.training.scope_checks import check_inside_scope, check_model, check_optimizers
 from tfscale.training.sending import Sending, choose_sending, send_gradients
 from tfscale.training.settling import settling_callbacks
 from tfscale.training.step_check import StepCheck
@@ -53,8 +54,6 @@ from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost
 from tfscale.training.vouching import check_mode, is_checked, look_key
 from tfscale.training.xla import would_compile
-
-_log = logging.getLogger(__name__)
 
 # What TensorFlow says of an optimizer that was made outside of the scope, and that no attribute leads to.
 _TWO_STRATEGIES = ("Mixing different tf.distribute.Strategy objects", "Must not nest tf.distribute.Strategy scopes")
@@ -115,12 +114,15 @@ def prepare(
         True
     """
     adopt_strategy(strategy)
-    _check_model(model, strategy)
+    check_model(model, strategy)
     sending = choose_sending(compression, double_buffering)
     check_compression_devices(sending.compression, strategy)
     check_mode(check)
     options = Options(global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution, sending, check)
     PreparedModel(model, strategy, options).install()
+    # Others that were made under the same scope, with the same choices but for the batch.
+    others = options._replace(global_batch=None, micro_batch=None)
+    prepare_others(strategy, lambda other: PreparedModel(other, strategy, others).install())
     return model
 
 
@@ -214,25 +216,6 @@ class PreparedModel:
         spec = data_batch if iterator is None else dataset_spec(_tf_private.distributed_dataset(iterator))
         self._data_spec = spec
 
-    def _build_for(self, name: str) -> None:
-        """Makes whatever the model, its losses, metrics and optimizers lack for the step `name`, on all replicas."""
-        spec, model = self._data_spec, self._model
-        if spec is None:
-            return
-        own = step.has_own_step(model, name)
-        if not own:
-            try:
-                with self._strategy.scope():
-                    _tf_private.build_from_spec(model, spec)
-                return
-            except Exception as error:  # Keras calls the model with stand-ins for data, which not every model takes.
-                _log.debug("model %r is not built from shapes alone: %s", model.name, error)
-        try:
-            rehearse(self._strategy, getattr(model, name), spec)
-        except Exception as error:
-            # What is wrong with the user's step will show where it is run.
-            _log.debug("the %s of model %r could not be rehearsed: %s", name, model.name, error)
-
     def _logs_before_restart(self) -> dict[str, Any]:
         return {} if self._fit is None else self._fit.logs()
 
@@ -279,18 +262,18 @@ class PreparedModel:
     def _adapt(self, name: str) -> None:
         """Makes every part of the compiled model exact for the step `name`. Cheap next to tracing it."""
         model = self._model
-        self._build_for(name)
+        build_for(model, self._strategy, name, self._data_spec)
         set_batch_norm(model, self._batch_norm)
         # Once more, for layers that were made when the model was built.
         scale_batch_norm(model, self._batch_ratio)
         separate_random_streams(model)
         made = made_under(self._strategy)
         for optimizer in {id(each): each for each in (*held_optimizers(model), *made.optimizers)}.values():
-            _check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
+            check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
             reduce_gradients_once(optimizer)
             send_gradients(optimizer, self._sending, self._strategy)
         if model.compiled:
-            _check_inside_scope(model.metrics_variables, "metric", "a metric")
+            check_inside_scope(model.metrics_variables, "metric", "a metric")
             make_losses_global(model)
         meet_added_losses(model)
         meet_updates([*_tf_private.all_metrics(model), *made.metrics])
@@ -335,7 +318,7 @@ class PreparedModel:
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._strategy.scope():
                 result = method(*args, **kwargs)
-            _check_optimizers(self._model)
+            check_optimizers(self._model)
             return result
 
         return call
@@ -343,7 +326,7 @@ class PreparedModel:
     def _fit_once(self, method: Callable[..., Any], given: CallArguments) -> Any:
         """One call of `fit`, and nothing left of it when it ends."""
         # Before the model is built, which TensorFlow would refuse in words of its own.
-        _check_optimizers(self._model)
+        check_optimizers(self._model)
         with callbacks_of_one_fit(lambda: given.get("callbacks")):
             try:
                 self._fit = find_recoverable_fit(self._model, self._strategy, given, self._global_batch)
@@ -388,33 +371,6 @@ class PreparedModel:
             dataset.check_order()
         if name == "fit" and dataset.is_unmeasured:
             self.build(data_batch=dataset.element_spec)
-            self._build_for("train_step")
+            build_for(self._model, self._strategy, "train_step", self._data_spec)
             probe = functools.partial(make_probe, self._model, self._strategy)
             dataset.measure_loads(probe, is_shown=given.get("verbose", "auto") not in (0, "0"))
-
-
-def _check_model(model: Any, strategy: tf.distribute.Strategy) -> None:
-    if not isinstance(model, keras.Model):
-        raise ModelError(f"`prepare` takes a keras.Model.\nReceived: {model!r} of type {type(model).__name__}.")
-    if model.distribute_strategy is not strategy:
-        raise ModelError(
-            "The model must be created under the strategy's scope.\n"
-            f"Received: model {model.name!r}, created outside of it. Build it inside `with dp.scope():`."
-        )
-    _check_inside_scope(model.variables, "model", model.name)
-    _check_optimizers(model)
-
-
-def _check_optimizers(model: keras.Model) -> None:
-    for optimizer in held_optimizers(model):
-        _check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
-
-
-def _check_inside_scope(variables: Iterable[keras.Variable], kind: str, name: str) -> None:
-    outside = [variable.path for variable in variables if not _tf_private.is_replicated(variable)]
-    if outside:
-        raise ModelError(
-            f"The {kind} must be created under the strategy's scope.\n"
-            f"Received: {name!r}, whose variable {outside[0]!r} was created outside of it. "
-            f"Create the {kind}, and call compile, inside `with dp.scope():`."
-        )

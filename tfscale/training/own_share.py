@@ -5,7 +5,15 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfscale.training.all_reduce import all_reduce_sum, replica_id
+from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.share import Share, num_replicas
+
+
+def share_of(batch: ReplicaBatch) -> Share:
+    """The share of the replica in whose context this is called; the replicas add up their rows if they must."""
+    if batch.global_examples is None or batch.first_row is None:
+        return agree_on_share(batch.num_examples)
+    return make_share(batch.num_examples, batch.global_examples, batch.first_row)
 
 
 def make_share(num_examples: tf.Tensor, global_examples: tf.Tensor, first_row: tf.Tensor) -> Share:

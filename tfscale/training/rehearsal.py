@@ -1,7 +1,7 @@
 """What does a step make that is not there yet?
 
-A step of the user's own makes layers, optimizers' slots and metrics as it goes, where Keras's own builds them before. It
-is traced once as on one device, and never run: afterwards everything exists, on all replicas.
+A step of the user's own makes layers, optimizers' slots and metrics as it goes, where Keras's own builds them before.
+It is traced once as on one device, and never run: afterwards everything exists, on all replicas.
 """
 
 from __future__ import annotations

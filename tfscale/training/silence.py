@@ -57,9 +57,9 @@ def silenced(concrete: Any) -> Callable[..., Any]:
     if not any(node.op in _DRAWS or node.op in _UNCHANGED for node in nodes):
         return concrete
     _silence(graph.node, lambda name: name)
-    for function in graph.library.function:
+    for inner in graph.library.function:
         # Inside of a function an output is named with its place.
-        _silence(function.node_def, lambda name: f"{name}:output:0")
+        _silence(inner.node_def, lambda name: f"{name}:output:0")
     captured = list(concrete.captured_inputs)
 
     @tf.function(autograph=False)

@@ -60,12 +60,16 @@ class State:
             for copy, value in before:
                 copy.assign(value)
 
-    def read(self) -> dict[str, np.ndarray]:
-        """By name: the first copy, or the sum of what the replicas have counted."""
+    def read(self, *, alone: bool = False) -> dict[str, np.ndarray]:
+        """By name: the first copy, or the sum of what the replicas have counted.
+
+        Args:
+            alone: Whether the first replica alone has run.
+        """
         values = {}
         for name, variable in self._all().items():
             copies = [np.asarray(copy) for copy in self._strategy.experimental_local_results(variable)]
-            if id(variable) in self._averaged:
+            if id(variable) in self._averaged and not alone:
                 values[name] = np.mean(copies, axis=0)
             else:
                 values[name] = np.sum(copies, axis=0) if is_counted(variable) else copies[0]

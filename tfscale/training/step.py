@@ -21,7 +21,7 @@ from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.losses import global_loss_attributes
 from tfscale.training.made import made_under
 from tfscale.training.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
-from tfscale.training.own_share import agree_on_share, make_share
+from tfscale.training.own_share import share_of
 from tfscale.training.progress import counting_reductions
 from tfscale.training.share import Share, current_share, in_share
 from tfscale.training.terms import Terms, as_mean, meet_term, meeting_terms
@@ -79,7 +79,7 @@ def test_step(
     model: keras.Model, batch: ReplicaBatch, division: MicroSteps | None, *, terms: Terms, sends_states: bool
 ) -> list[tf.Tensor]:
     """Updates the metrics of `model` from this replica's rows; as `train_step` without the update."""
-    share = _share_of(batch)
+    share = share_of(batch)
 
     def forward(part: Part) -> tf.Tensor:
         # Something has to be returned, or nothing would be computed; a loss may be a vector.
@@ -105,7 +105,7 @@ def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str, *, 
     Gradients are weighted and reduced where the user's step hands them to an optimizer.
     """
     with counting_reductions(model), sending_what_waits(held_optimizers(model)), meeting_terms(terms):
-        share = _share_of(batch)
+        share = share_of(batch)
         slots = checksums.sent_along(model)
         with in_share(share._replace(weights_gradients=True)), metrics.remembering_results() as given:
             with _as_on_one_replica(model, share):
@@ -115,7 +115,7 @@ def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str, *, 
 
 def own_test_step(model: keras.Model, batch: ReplicaBatch, *, terms: Terms) -> Logs:
     """As `test_step` for a class that defines its own."""
-    share = _share_of(batch)
+    share = share_of(batch)
     with in_share(share), meeting_terms(terms), metrics.remembering_results() as given:
         with _as_on_one_replica(model, share):
             logs = model.test_step(batch.data)
@@ -127,17 +127,11 @@ def has_own_step(model: keras.Model, name: str) -> bool:
     return getattr(type(model), name) is not getattr(keras.Model, name)
 
 
-def _share_of(batch: ReplicaBatch) -> Share:
-    if batch.global_examples is None or batch.first_row is None:
-        return agree_on_share(batch.num_examples)
-    return make_share(batch.num_examples, batch.global_examples, batch.first_row)
-
-
 def _default_train_step(
     model: keras.Model, batch: ReplicaBatch, batch_norm: str, division: MicroSteps | None, sends_states: bool
 ) -> list[tf.Tensor]:
     """Keras's own `train_step`, with its pass over all rows or over parts of them."""
-    optimizer, variables, share = model.optimizer, model.trainable_weights, _share_of(batch)
+    optimizer, variables, share = model.optimizer, model.trainable_weights, share_of(batch)
     # In micro-steps even synchronised layers see a part at a time.
     layers = batch_norm_layers(model)
     statistics = local_statistics(model, batch_norm) if division is None else moving_statistics(layers)

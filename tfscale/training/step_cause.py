@@ -25,8 +25,8 @@ def describe_difference(differences: Sequence[Difference], model: keras.Model, n
     more = f"\n  and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
     cause = next(text for fits, text in _RULES if fits(ordered))
     return (
-        f"The first step of model {model.name!r} on {num_replicas} replicas is not that of one replica. It was tried on "
-        f"{num_rows} rows; nothing was updated.\n"
+        f"The first step of model {model.name!r} on {num_replicas} replicas is not that of one replica. "
+        f"It was tried on {num_rows} rows; nothing was updated.\n"
         f"Received:\n{shown}{more}\n"
         f"Likeliest cause: {cause}"
     )

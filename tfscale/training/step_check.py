@@ -106,7 +106,7 @@ class StepCheck:
             differences = self._differences(ours, reference, before)
         if not differences or self._is_noise(rows, reference, before, differences):
             return ""
-        return describe_difference(differences, self._model, self._strategy.num_replicas_in_sync, rows.count)
+        return describe_difference(differences, self._model, self._strategy.num_replicas_in_sync, rows.num_rows)
 
     def _settle(self, rows: CheckRows, reference: Outcome) -> Outcome:
         """Finds out which terms are sums; returns the outcome of the divided step that knows."""

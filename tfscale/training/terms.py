@@ -30,7 +30,7 @@ class Term(NamedTuple):
     """`"gradients"`, `"add_loss"`, `"metric"` or `"log"`."""
     owner: int
     """Identity of the optimizer, layer or metric that gets it; 0 for logs."""
-    index: int
+    place: int
     """Which of those that the owner gets in one step."""
     label: str
     """For people."""
@@ -95,10 +95,14 @@ class Terms:
 class _Pass(threading.local):
     """The step that this thread traces or runs."""
 
+    def __init__(self) -> None:
+        self.counts = collections.Counter()
+        self.sums = []
+
     terms: Terms | None = None
     recorder: Recorder | None = None
-    counts: collections.Counter[tuple[str, int]] = collections.Counter()
-    sums: Sequence[Any] = ()
+    counts: collections.Counter[tuple[str, int]]
+    sums: list[Any]
 
 
 _CURRENT = _Pass()

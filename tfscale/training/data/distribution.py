@@ -6,19 +6,24 @@ that training data come in global batches, and recognises what `DataParallel.dat
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from tfscale.errors import DataError
+from tfscale.errors import DataError, ModelError
 from tfscale.training import _fit_private, _tf_private
 from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
+from tfscale.training.callers import callers
 from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
+
+_log = logging.getLogger(__name__)
 
 
 def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
@@ -34,15 +39,52 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         del options
         if isinstance(dataset, tf.distribute.DistributedDataset):
             return dataset
+        model = _calling_model()
+        if model is not None and not is_prepared(model):
+            _prepare_other(model, strategy)
         # Taken by whatever comes first, which is the training data; what is left would be for evaluation data.
         expected = _EXPECTED.pop(strategy, None)
         own = find_global_dataset(dataset)
         if own is not None:
             return OwnBatches(own, strategy)
         _warn_of_own_orders(dataset, strategy)
-        return GlobalBatches(_checked(dataset, expected), strategy)
+        return GlobalBatches(_checked(dataset, expected), strategy, for_loop=model is None)
 
     strategy.experimental_distribute_dataset = distribute
+
+
+# How a model is prepared that is used under the scope of a strategy as it is.
+_PREPARE: weakref.WeakKeyDictionary[tf.distribute.Strategy, Callable[[keras.Model], Any]] = weakref.WeakKeyDictionary()
+
+
+def prepare_others(strategy: tf.distribute.Strategy, prepare: Callable[[keras.Model], Any]) -> None:
+    """Lets `prepare(model)` prepare every model of `strategy` that `fit`, `evaluate` or `predict` meet unprepared.
+
+    Encoders, decoders and generators that are taken out of a prepared model are often used so.
+    """
+    _PREPARE[strategy] = prepare
+
+
+def is_prepared(model: keras.Model) -> bool:
+    """Whether `prepare` has given `model` steps of its own."""
+    return "make_predict_function" in vars(model)
+
+
+def _calling_model() -> keras.Model | None:
+    """The model whose `fit`, `evaluate` or `predict` is running in this thread."""
+    found = [each for name in ("fit", "evaluate", "predict") for each in callers(keras.Model, function=name)[:1]]
+    return found[0] if found else None
+
+
+def _prepare_other(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+    prepare = _PREPARE.get(strategy)
+    if prepare is None:
+        raise ModelError(
+            "A model that is used under a strategy of tfscale must be prepared.\n"
+            f"Received: model {model.name!r}, as it is. Call tfscale.prepare(model, strategy=...) first."
+        )
+    _log.info("model %r was not prepared, and is now, as it is used: batches of any size, checks as usual", model.name)
+    prepare(model)
 
 
 def _warn_of_own_orders(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:

@@ -1,0 +1,60 @@
+"""Was everything that a step updates made under the strategy's scope?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.errors import ModelError
+from tfscale.training import _tf_private
+from tfscale.training.updaters import held_optimizers, innermost
+
+
+def check_model(model: Any, strategy: tf.distribute.Strategy) -> None:
+    """Refuses what is no model of this strategy.
+
+    Raises:
+        ModelError: Also when its optimizers were made elsewhere.
+    """
+    if not isinstance(model, keras.Model):
+        raise ModelError(f"`prepare` takes a keras.Model.\nReceived: {model!r} of type {type(model).__name__}.")
+    if model.distribute_strategy is not strategy:
+        raise ModelError(
+            "The model must be created under the strategy's scope.\n"
+            f"Received: model {model.name!r}, created outside of it. Build it inside `with dp.scope():`."
+        )
+    check_inside_scope(model.variables, "model", model.name)
+    check_optimizers(model)
+
+
+def check_optimizers(model: keras.Model) -> None:
+    """Refuses a model whose optimizers were made outside of the scope.
+
+    Raises:
+        ModelError: Naming the optimizer.
+    """
+    for optimizer in held_optimizers(model):
+        check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
+
+
+def check_inside_scope(variables: Iterable[keras.Variable], kind: str, name: str) -> None:
+    """Refuses variables that have no copy on each replica.
+
+    Args:
+        variables: Of the object.
+        kind: What it is, for the message.
+        name: Of the object.
+
+    Raises:
+        ModelError: Naming the first of them.
+    """
+    outside = [variable.path for variable in variables if not _tf_private.is_replicated(variable)]
+    if outside:
+        raise ModelError(
+            f"The {kind} must be created under the strategy's scope.\n"
+            f"Received: {name!r}, whose variable {outside[0]!r} was created outside of it. "
+            f"Create the {kind}, and call compile, inside `with dp.scope():`."
+        )
