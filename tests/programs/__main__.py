@@ -60,7 +60,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.write:
         options.write.write_text(table.between_markers(options.write.read_text(), table.for_readme(rows)))
     if options.json:
-        found = {p.name: {str(s): [v.word, v.detail, v.output] for s, v in verdicts[p].items()} for p in chosen}
+        found = {
+            p.name: {str(s): [v.word, v.detail, v.is_expected(p, s), v.output] for s, v in verdicts[p].items()}
+            for p in chosen
+        }
         options.json.write_text(json.dumps(found, indent=1))
     return 1 if bad else 0
 
