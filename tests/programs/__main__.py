@@ -6,6 +6,7 @@ usage: python -m tests.programs [names...] [--replicas 1,2,3] [--workers] [--flo
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections import defaultdict
@@ -45,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
             sep="\n",
         )
         return 0
+    # SIGTERM ends the children, too, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     started_s = time.monotonic()
     runs = _Runs(options.jobs, options.timeout)
     verdicts = _again_in_float64(runs, _verdicts(runs, chosen, options), options)
@@ -143,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--show", action="store_true", help="print the scripts with the README's lines; run nothing")
     parser.add_argument("--verbose", action="store_true", help="show the output of runs that failed")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
-    parser.add_argument("--timeout", type=float, default=120.0, help="deadline of one run, in seconds")
+    parser.add_argument("--timeout", type=float, default=240.0, help="deadline of one run, in seconds")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the summary between the markers of this file")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts to this file")
     return parser
