@@ -28,8 +28,9 @@ import sklearn.datasets  # noqa: F401
 
 from tests.programs import forks, table
 from tests.programs.judgement import Verdict, judge
+from tests.programs.outcome import Outcome, Setting
 from tests.programs.program import Program, all_programs
-from tests.programs.run import Outcome, Setting, script_of
+from tests.programs.run import script_of
 from tfscale import DataParallel  # noqa: F401
 
 
@@ -83,8 +84,14 @@ class _Runs:
         for program, setting, outcomes, cpu_s in forks.run_all(calls, jobs=self._jobs, timeout_s=self._timeout_s):
             self.outcomes[program, setting] = outcomes
             self.cpu_s += cpu_s
-            ended = "; ".join(outcome.error for outcome in outcomes if outcome.error)
-            print(f"{cpu_s:5.1f} s  {program.name}, {setting}: {ended or 'done'}"[:160], file=sys.stderr, flush=True)
+            print(f"{cpu_s:5.1f} s  {program.name}, {setting}: {self._says(program, setting)}"[:160], file=sys.stderr)
+
+    def _says(self, program: Program, setting: Setting) -> str:
+        """What is to be said at once: a run may end before the one that it is compared with."""
+        known = (program, Setting(float64=setting.float64)) in self.outcomes
+        if known and setting != Setting(float64=setting.float64):
+            return str(self.verdict(program, setting))
+        return next((outcome.error for outcome in self.outcomes[program, setting] if outcome.error), "done")
 
     def verdict(self, program: Program, setting: Setting) -> Verdict:
         [plain] = self.outcomes[program, Setting(float64=setting.float64)]

@@ -23,8 +23,9 @@ from pathlib import Path
 
 from tensorflow.python.eager import context
 
+from tests.programs.outcome import Outcome, Setting
 from tests.programs.program import Program
-from tests.programs.run import Outcome, Setting, run
+from tests.programs.run import run
 from tfscale import ClusterSpec
 
 _POLL_INTERVAL_S = 0.02

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tests.programs.outcome import Outcome, Setting
 from tests.programs.program import Program
-from tests.programs.run import Outcome, Setting
 
 _TOLERANCE = {False: 1e-4, True: 1e-6}
 # A weight that is small beside the model's largest one is judged against this part of that: rounding is not its own.
@@ -68,7 +68,7 @@ def differences(expected: dict[str, np.ndarray], got: dict[str, np.ndarray]) -> 
         model = name.partition(" weight ")[0]
         largest[model] = max(largest.get(model, 0.0), _size(array))
     found = []
-    for name in sorted({*expected, *got} - {"dp"}):
+    for name in sorted({*expected, *got}):
         if name not in expected or name not in got:
             found.append((np.inf, f"{name} is {'missing' if name in expected else 'new'}"))
             continue

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.programs.judgement import Verdict, differences, judge
+from tests.programs.outcome import Outcome, Setting
 from tests.programs.program import Program
-from tests.programs.run import Outcome, Setting
 
 THREE = Setting(3)
 

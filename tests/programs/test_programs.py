@@ -11,7 +11,6 @@ import pytest
 
 from tests.programs.program import SCRIPTS, Program, all_programs
 from tests.programs.readme_lines import in_float64, with_readme_lines
-from tests.programs.table import BEGIN, END, between_markers
 from tests.repository import ROOT
 
 # One of each kind of script, and the cheapest of its kind.
@@ -123,12 +122,6 @@ def test_marks_are_read(tmp_path):
     program = _program(tmp_path, SCRIPT)
     assert (program.name, program.sentence, program.batch) == ("script", "What it is.", 8)
     assert (program.random, program.workers, program.refused, program.may_be_refused) == (True, False, None, False)
-
-
-def test_summary_stands_between_its_markers():
-    assert between_markers(f"a\n{BEGIN}\nold\n{END}\nb\n", "new") == f"a\n{BEGIN}\nnew\n{END}\nb\n"
-    with pytest.raises(ValueError, match="once each"):
-        between_markers("no markers", "new")
 
 
 def test_programs_are_found_in_folders_too():
