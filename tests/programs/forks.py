@@ -15,6 +15,7 @@ import socket
 import sys
 import tempfile
 import time
+import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,13 +23,14 @@ from pathlib import Path
 
 from tensorflow.python.eager import context
 
+from tests.programs.outcome import Outcome, Setting
 from tests.programs.program import Program
-from tests.programs.run import Outcome, Setting, run
+from tests.programs.run import run
 from tfscale import ClusterSpec
 
 _POLL_INTERVAL_S = 0.02
 # So long a worker whose peer has failed may take to say what it thinks of it.
-_GRACE_S = 5.0
+_GRACE_S = 20.0
 _SHOWN_CHARACTERS = 8000
 
 
@@ -49,11 +51,12 @@ def run_all(
     running: list[_Group] = []
     # What importing leaves is neither collected nor copied, by whichever child.
     gc.freeze()
+    directory = tempfile.TemporaryDirectory(prefix="programs-")
     try:
         while waiting or running:
             free = jobs - sum(len(group.children) for group in running)
             if waiting and (not running or waiting[0][1].workers <= free):
-                running.append(_start(*waiting.popleft(), timeout_s=timeout_s))
+                running.append(_start(*waiting.popleft(), Path(directory.name), timeout_s))
             for group in [group for group in running if group.has_ended()]:
                 running.remove(group)
                 outcomes = [child.outcome() for child in group.children]
@@ -62,6 +65,7 @@ def run_all(
     finally:
         for group in running:
             group.end()
+        directory.cleanup()
         gc.unfreeze()
 
 
@@ -141,44 +145,54 @@ class _Group:
             child.kill(why)
 
 
-def _start(program: Program, setting: Setting, *, timeout_s: float) -> _Group:
+def _start(program: Program, setting: Setting, directory: Path, timeout_s: float) -> _Group:
     addresses = tuple(f"127.0.0.1:{port}" for port in _free_ports(setting.workers))
     children = []
     for rank in range(setting.workers):
         tf_config = ClusterSpec(addresses, rank).to_tf_config() if setting.workers > 1 else None
-        children.append(_fork(program, setting, tf_config, timeout_s))
+        own = Path(tempfile.mkdtemp(prefix=f"{program.name}-", dir=directory))
+        (own / "output").touch()
+        children.append(_Child(_fork(program, setting, tf_config, own, timeout_s), own))
     return _Group(program, setting, children, timeout_s)
 
 
-def _fork(program: Program, setting: Setting, tf_config: str | None, timeout_s: float) -> _Child:
+def _fork(program: Program, setting: Setting, tf_config: str | None, directory: Path, timeout_s: float) -> int:
     check()
-    directory = Path(tempfile.mkdtemp(prefix=f"{program.name}-"))
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        return _Child(pid, directory)
+    if pid := os.fork():
+        return pid
     status = 1
     try:
-        # Whoever kills the parent does not leave this one behind for good.
-        signal.alarm(int(timeout_s) + 10)
-        output = os.open(directory / "output", os.O_WRONLY | os.O_CREAT)
-        for stream in (1, 2):
-            os.dup2(output, stream)
-        os.chdir(directory)
-        os.environ.pop("TF_CONFIG", None)
-        if tf_config:
-            os.environ["TF_CONFIG"] = tf_config
+        _settle(tf_config, directory, timeout_s)
         outcome = run(program, setting, directory)
         # Under another name first: a result is either whole or not there.
         (directory / "partial").write_bytes(pickle.dumps(outcome))
         (directory / "partial").rename(directory / "result")
         status = 1 if outcome.error else 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         # Nothing of the parent's is cleaned up here.
         os._exit(status)
+
+
+def _settle(tf_config: str | None, directory: Path, timeout_s: float) -> None:
+    """Gives a child a folder, streams, an environment and an end of its own."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Whoever kills the parent does not leave this one behind for good.
+    signal.alarm(int(timeout_s) + 10)
+    output = os.open(directory / "output", os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    # What the program puts into temporary files goes with the rest.
+    os.chdir(directory)
+    tempfile.tempdir = os.environ["TMPDIR"] = str(directory)
+    os.environ.pop("TF_CONFIG", None)
+    if tf_config:
+        os.environ["TF_CONFIG"] = tf_config
 
 
 def _free_ports(num_ports: int) -> list[int]:

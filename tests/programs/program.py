@@ -38,9 +38,9 @@ class Program:
         return self._constant("REFUSED")
 
     @property
-    def may_be_refused(self) -> str | None:
-        """The name of tfscale's error that this program may end with in place of being equal."""
-        return self._constant("MAY_BE_REFUSED")
+    def may_be_refused(self) -> str | bool:
+        """The name of tfscale's error that this program may end with in place of being equal; True for any of them."""
+        return self._constant("MAY_BE_REFUSED") or False
 
     @property
     def random(self) -> bool:

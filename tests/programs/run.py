@@ -5,7 +5,6 @@ import re
 import sys
 import traceback
 import types
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from tests.programs import noise
+from tests.programs.outcome import Outcome, Setting
 from tests.programs.program import Program
 from tests.programs.readme_lines import in_float64, with_readme_lines
 from tfscale import TfscaleError
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How a program is run. No replicas: as plain Keras, without the README's lines."""
-
-    replicas: int = 0
-    workers: int = 1
-    float64: bool = False
-    # Whether a program marked RANDOM draws as it stands; see `noise`.
-    drawn: bool = False
-    # Whether all of the script stands under the scope, what trains included.
-    one_scope: bool = False
-    # Whether plain Keras is run once more, to see whether it gets the same numbers.
-    again: bool = False
-
-    def __str__(self) -> str:
-        words = f"{self.workers} workers" if self.workers > 1 else f"N={self.replicas}" if self.replicas else "Keras"
-        return (
-            words
-            + (", again" if self.again else "")
-            + (", drawn" if self.drawn else "")
-            + (", float64" if self.float64 else "")
-        )
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run left: numbers by name, or how it ended."""
-
-    values: dict[str, np.ndarray] = field(default_factory=dict)
-    error: str = ""
-    refused: bool = False
-    output: str = ""
-
-    @property
-    def error_name(self) -> str:
-        return self.error.partition(":")[0]
 
 
 def script_of(program: Program, setting: Setting) -> str:
@@ -102,7 +64,8 @@ def collect(names: dict[str, Any]) -> dict[str, np.ndarray]:
 def _numbers(value: Any) -> list[tuple[str, Any]]:
     """(where in `value`, numbers) for all that is comparable."""
     if isinstance(value, keras.Layer):
-        return [(f" weight {i} ({w.path})", keras.ops.convert_to_numpy(w)) for i, w in enumerate(value.weights)]
+        # Not by path: that counts the layers which were made before.
+        return [(f" weight {i} {w.name}", keras.ops.convert_to_numpy(w)) for i, w in enumerate(value.weights)]
     if isinstance(value, keras.callbacks.History):
         return _numbers(value.history)
     if isinstance(value, keras.Variable | tf.Variable | tf.Tensor):

@@ -14,7 +14,7 @@ Rows = Sequence[tuple[Program, Mapping[str, Verdict]]]
 def for_screen(rows: Rows) -> str:
     """One line per program; what is not simply equal is said in full."""
     columns = list(dict.fromkeys(column for _, verdicts in rows for column in verdicts))
-    width = max(len(program.name) for program, _ in rows)
+    width = max(len("program"), *(len(program.name) for program, _ in rows))
     widths = [max(len(column), len("different")) for column in columns]
     lines = [f"{'program':{width}}  " + "  ".join(f"{c:{w}}" for c, w in zip(columns, widths, strict=True))]
     for program, verdicts in rows:

@@ -1,0 +1,39 @@
+"""How a program is run, and what a run leaves."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a program is run. No replicas: as plain Keras, without the README's lines."""
+
+    replicas: int = 0
+    workers: int = 1
+    float64: bool = False
+    # Whether a program marked RANDOM draws as it stands; see `noise`.
+    drawn: bool = False
+    # Whether all of the script stands under the scope, what trains included.
+    one_scope: bool = False
+    # Whether plain Keras is run once more, to see whether it gets the same numbers.
+    again: bool = False
+
+    def __str__(self) -> str:
+        words = [f"{self.workers} workers" if self.workers > 1 else f"N={self.replicas}" if self.replicas else "Keras"]
+        words += [word for word in ("again", "drawn", "float64") if getattr(self, word)]
+        return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left: numbers by name, or how it ended."""
+
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    error: str = ""
+    refused: bool = False
+    output: str = ""
+
+    @property
+    def error_name(self) -> str:
+        return self.error.partition(":")[0]

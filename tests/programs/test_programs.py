@@ -1,0 +1,128 @@
+"""The programs that matter most, on three replicas; `make programs` runs all of them, on 1, 2, 3 and two workers."""
+
+import ast
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.programs.program import SCRIPTS, Program, all_programs
+from tests.programs.readme_lines import in_float64, with_readme_lines
+from tests.repository import ROOT
+
+# One of each kind of script, and the cheapest of its kind.
+CHOSEN = (
+    "autoencoder",
+    "batch_centering",
+    "custom_loop",
+    "cycle_gan",
+    "distillation",
+    "endpoint_layer",
+    "gan_module_level",
+    "guide_train_step",
+    "loss_vector",
+    "masked_language_model",
+    "optimizers_in_dict",
+    "projection_head",
+)
+
+every_program = pytest.mark.parametrize("program", all_programs().values(), ids=lambda program: program.name)
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    """What the runner says of the chosen programs, in a process group of its own."""
+    path = tmp_path_factory.mktemp("programs") / "verdicts.json"
+    options = ["--replicas", "3", "--no-workers", "--verbose", "--json", str(path)]
+    command = [sys.executable, "-m", "tests.programs", *CHOSEN, *options]
+    runner = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        output, _ = runner.communicate(timeout=600)
+    finally:
+        if runner.poll() is None:
+            os.killpg(runner.pid, signal.SIGKILL)
+            runner.communicate()
+    assert path.exists(), output
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_program_ends_as_it_should_on_three_replicas(verdicts, name):
+    for setting, (word, detail, expected, output) in verdicts[name].items():
+        assert expected, f"{name}, {setting}: {word}: {detail}\n{output}"
+
+
+@every_program
+def test_program_says_what_it_is_and_knows_nothing_of_tfscale(program):
+    assert program.sentence.endswith(".")
+    assert isinstance(program.batch, int)
+    assert "tfscale" not in program.path.read_text()
+
+
+def _program(tmp_path, text):
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    return Program(path)
+
+
+SCRIPT = '''"""What it is."""
+import keras
+
+BATCH = 8
+RANDOM = True
+model = make("float32")
+history = model.fit(x)
+codes = encoder.predict(x)
+
+class Callback:
+    def go(self):
+        self.model.evaluate(x)
+'''
+
+
+def test_readme_lines_are_added_and_nothing_else(tmp_path):
+    lines = ast.unparse(with_readme_lines(_program(tmp_path, SCRIPT).tree, 3)).splitlines()
+    assert [line for line in lines if line] == [
+        '"""What it is."""',
+        "import tfscale",
+        "tfscale.simulate_replicas(3)",
+        "import keras",
+        "BATCH = 8",
+        "dp = tfscale.DataParallel(global_batch=BATCH)",
+        "with dp.scope():",
+        "    RANDOM = True",
+        "    model = make('float32')",
+        "history = dp.prepare(model).fit(x)",
+        "codes = encoder.predict(x)",
+        "with dp.scope():",
+        "    class Callback:",
+        "        def go(self):",
+        "            self.model.evaluate(x)",
+    ]
+
+
+def test_one_scope_holds_all_that_follows_the_batch(tmp_path):
+    text = ast.unparse(with_readme_lines(_program(tmp_path, SCRIPT).tree, 2, one_scope=True))
+    assert text.count("with dp.scope():") == 1
+    assert "    history = dp.prepare(model).fit(x)" in text
+
+
+def test_float64_is_said_wherever_float32_was():
+    assert ast.unparse(in_float64(ast.parse("x.astype('float32') + tf.float32 + 'a float32'"))) == (
+        "x.astype('float64') + tf.float64 + 'a float32'"
+    )
+
+
+def test_marks_are_read(tmp_path):
+    program = _program(tmp_path, SCRIPT)
+    assert (program.name, program.sentence, program.batch) == ("script", "What it is.", 8)
+    assert (program.random, program.workers, program.refused, program.may_be_refused) == (True, False, None, False)
+
+
+def test_programs_are_found_in_folders_too():
+    assert len(all_programs()) == len(list(SCRIPTS.rglob("*.py"))) >= 40
