@@ -8,6 +8,7 @@ import pytest
 import tfscale
 from tests.repository import ROOT
 from tests.training.contract_rows import ROWS, shown_cases
+from tests.training.together import Failure, run_together
 from tfscale import cli
 
 DOCUMENTS = ("README.md", "BUILD_NOTES.md", "CHANGELOG.md")
@@ -71,6 +72,34 @@ def test_python_blocks_compile_and_use_public_names(document):
         if language == "python":
             compile(block, document, "exec")
             assert set(re.findall(r"\btfscale\.([A-Za-z_]\w*)", block)) <= {*tfscale.__all__, *tfscale._MODULES}
+
+
+BLOCKS = [
+    block
+    for document in DOCUMENTS
+    for language, block in FENCE.findall((ROOT / document).read_text())
+    if language == "python"
+]
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """What each block prints; all on the simulated replicas of one process."""
+    results = run_together([("tests.cases_docs:run", (block,)) for block in BLOCKS])
+    return {args[0]: result for (_, args), result in results.items()}
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0][:40])
+def test_python_blocks_run_as_they_stand(printed, block):
+    assert not isinstance(printed[block], Failure), printed[block]
+
+
+def test_table_that_the_readme_shows_is_what_is_printed(printed):
+    [block] = [block for block in BLOCKS if "print(dp)" in block]
+    # On half of the replicas: the same rows, with other numbers.
+    shown = [line.split("  ")[0] for line in _text("README.md").partition(block)[2].splitlines()[3:]]
+    names = [line.split("  ")[0] for line in printed[block].splitlines() if "  " in line]
+    assert [name for name in names if name and not name.startswith("sequential") and name not in shown] == []
 
 
 def _text(document):

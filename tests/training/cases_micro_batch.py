@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -138,3 +139,34 @@ def _peak_bytes_so_far() -> int:
     """Of this program: `ru_maxrss` begins with what the process had that started it."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
+
+
+def searches(num_replicas: int) -> list[int]:
+    """How often "auto" has searched after a `fit` with callbacks that make the train function anew, and later on."""
+    tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(global_batch=16, micro_batch="auto")
+    counted = _Counted()
+    log = logging.getLogger("tfscale.training.micro_batch")
+    level = log.level
+    log.addHandler(counted)
+    log.setLevel(logging.INFO)
+    with dp.scope():
+        model = dp.prepare(mlp())
+        model.compile(**classifying()())
+    found = []
+    for callbacks in ([*dp.callbacks(), tfscale.callbacks.StallWatch(60)], None):
+        model.fit(X[:32], LABELS[:32], verbose=0, callbacks=callbacks)
+        found.append(counted.searches)
+    with dp.scope():
+        model.compile(**classifying()())
+    model.fit(X[:32], LABELS[:32], verbose=0)
+    log.setLevel(level)
+    log.removeHandler(counted)
+    return [*found, counted.searches]
+
+
+class _Counted(logging.Handler):
+    searches = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.searches += "micro_batch=" in record.getMessage()

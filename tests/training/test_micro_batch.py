@@ -73,7 +73,7 @@ def test_not_even_one_row_fits():
 
 @pytest.fixture(scope="module")
 def found():
-    calls = [(f"{CASES}:{name}", (NUM_REPLICAS,)) for name in ("too_little_memory", "masks")]
+    calls = [(f"{CASES}:{name}", (NUM_REPLICAS,)) for name in ("searches", "too_little_memory", "masks")]
     results = run_together(calls)
     for result in results.values():
         assert not isinstance(result, Failure), result
@@ -106,6 +106,10 @@ def test_auto_halves_what_runs_out_of_memory(found, most, text):
 def test_refused(found, case, error, part):
     kind, text = found["too_little_memory"][case]
     assert (kind, part in text, "\nReceived: " in text) == (error, True, True), text
+
+
+def test_auto_searches_once_per_compile(found):
+    assert found["searches"] == [1, 1, 2]
 
 
 def test_plan_knows(found):

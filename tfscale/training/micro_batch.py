@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -27,8 +27,16 @@ from tfscale.training.own_share import make_lone_share
 
 _log = logging.getLogger(__name__)
 
-# What "auto" found.
-_FOUND: weakref.WeakKeyDictionary[keras.Model, int] = weakref.WeakKeyDictionary()
+
+class _Found(NamedTuple):
+    """What "auto" found."""
+
+    conditions: tuple[Any, ...]
+    """Under which it was tried: with others it is tried again, and not whenever a train function is made anew."""
+    rows: int
+
+
+_FOUND: weakref.WeakKeyDictionary[keras.Model, _Found] = weakref.WeakKeyDictionary()
 
 
 def check_micro_batch(micro_batch: Any, largest_share: int | None) -> None:
@@ -134,7 +142,7 @@ class MicroBatch:
             meets = num_replicas > 1 and is_synchronized(model, self.batch_norm)
             if self.requested == "auto":
                 find_micro_batch(model, self.strategy, data_spec, share)
-        rows = _FOUND.get(model, share) if self.requested == "auto" else self.requested
+        rows = _found_rows(model) or share if self.requested == "auto" else self.requested
         if rows >= share:
             return None
         return MicroSteps(rows, -(-share // rows) if meets else None)
@@ -150,7 +158,7 @@ def _refuse_own_step(model: keras.Model) -> None:
 
 
 def find_micro_batch(model: keras.Model, strategy: tf.distribute.Strategy, data_spec: Any, largest_share: int) -> None:
-    """Tries what `micro_batch="auto"` means for `model`; to be called by every worker. All take the least of theirs.
+    """Tries once what `micro_batch="auto"` means for `model`, on every worker. All take the least of theirs.
 
     Args:
         model: Built, compiled and prepared.
@@ -173,14 +181,24 @@ def find_micro_batch(model: keras.Model, strategy: tf.distribute.Strategy, data_
             return False
         return True
 
+    # All workers ask under the same conditions. A new `compile` makes another optimizer.
+    conditions = largest_share, repr(data_spec), id(model.optimizer), len(model.trainable_weights)
+    known = _FOUND.get(model)
+    if known is not None and known.conditions == conditions:
+        return
     found = least_of_workers(strategy, halve_until_it_fits(largest_share, fits))
-    _FOUND[model] = found
+    _FOUND[model] = _Found(conditions, found)
     _log.info("model %r: micro_batch=%d of %d rows of a replica", model.name, found, largest_share)
+
+
+def _found_rows(model: keras.Model) -> int | None:
+    found = _FOUND.get(model)
+    return None if found is None else found.rows
 
 
 def describe_micro_batch(model: keras.Model, micro_batch: Any, largest_share: int) -> str:
     """One line for people; empty where nothing is to be said."""
-    rows = _FOUND.get(model) if micro_batch == "auto" else micro_batch
+    rows = _found_rows(model) if micro_batch == "auto" else micro_batch
     if rows is None:
         return f'{model.name}: micro_batch "auto", to be found before the first step.' if micro_batch else ""
     text = f"{model.name}: micro_batch {rows}, so {-(-largest_share // rows)} micro-step(s) of each replica's rows."

@@ -22,6 +22,7 @@ from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
 from tfscale.training.building import build_for
 from tfscale.training.call_arguments import CallArguments
 from tfscale.training.call_data import suit_batch, use_views
+from tfscale.training.callbacks.chief_only import warn_of_writers
 from tfscale.training.callbacks.one_call import callbacks_of_one_fit, with_callback
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
 from tfscale.training.compression.choice import check_compression_devices
@@ -327,6 +328,7 @@ class PreparedModel:
         """One call of `fit`, and nothing left of it when it ends."""
         # Before the model is built, which TensorFlow would refuse in words of its own.
         check_optimizers(self._model)
+        warn_of_writers(given.get("callbacks"), self._strategy)
         with callbacks_of_one_fit(lambda: given.get("callbacks")):
             try:
                 self._fit = find_recoverable_fit(self._model, self._strategy, given, self._global_batch)

@@ -55,6 +55,13 @@ def test_what_is_wrapped(workers):
         assert "must do so on every worker" in result["refused"]
 
 
+def test_workers_that_would_write_one_file_are_warned(workers):
+    for result in workers[1]:
+        [said] = result["said"]
+        assert said.startswith("Every worker has a CSVLogger of its own: ")
+        assert "dp.callbacks([...])" in said
+
+
 def test_one_worker_needs_no_wrapping(tmp_path):
     given = [keras.callbacks.CSVLogger(tmp_path / "log.csv"), keras.callbacks.BackupAndRestore(tmp_path / "backup")]
     assert DataParallel(global_batch=4, devices=1).callbacks(given) == given

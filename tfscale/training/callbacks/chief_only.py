@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import RecoveryError
+from tfscale.training.callbacks.one_call import listed
 from tfscale.training.inputs import local_replicas
 
 _WRITE_FILES = (
@@ -115,6 +117,25 @@ def write_on_chief_only(
         return list(callbacks)
     needs_chief = (*_WRITE_FILES, keras.callbacks.BackupAndRestore)
     return [ChiefOnly(each) if isinstance(each, needs_chief) else each for each in callbacks]
+
+
+def warn_of_writers(callbacks: Any, strategy: tf.distribute.Strategy) -> None:
+    """Warns of Keras's callbacks with which several workers would write the same files.
+
+    Args:
+        callbacks: As `fit` was given them.
+        strategy: Of the job.
+    """
+    replicas = local_replicas(strategy)
+    writing = (*_WRITE_FILES, keras.callbacks.BackupAndRestore)
+    names = sorted({type(each).__name__ for each in listed(callbacks) if isinstance(each, writing)})
+    if names and replicas.here < replicas.total:
+        warnings.warn(
+            f"Every worker has a {' and a '.join(names)} of its own: where they are given the same path, all write to "
+            "one file. Give `fit` `callbacks=dp.callbacks([...])`, with which the chief alone writes; to go on where a "
+            "run ended, `dp.callbacks(directory)`.",
+            stacklevel=2,
+        )
 
 
 def _is_chief(model: keras.Model) -> bool:
