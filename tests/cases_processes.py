@@ -1,6 +1,7 @@
 """The cases that test_processes.py runs; none of them needs TensorFlow."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -8,6 +9,8 @@ import sys
 import time
 import warnings
 from pathlib import Path
+
+import numpy as np
 
 from tfscale import resolve_cluster
 
@@ -36,6 +39,37 @@ def environment(name):
     return os.environ.get(name)
 
 
+def end_by(signal_number):
+    os.kill(os.getpid(), signal_number)
+
+
+def streams():
+    print("to the output", flush=True)
+    print("an error", file=sys.stderr)
+    raise SystemExit(7)
+
+
+def origin():
+    """Which process started this one, whether it leads a session, and numbers that no other process has."""
+    numbers = (random.random(), float(np.random.random()))
+    return os.getppid(), os.getsid(0) == os.getpid(), numbers
+
+
+def order_of_hashes():
+    return hash("a string")
+
+
+def tell_and_kill_server(directory):
+    _tell_pids(directory)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+
+
+def tell_and_sleep(directory):
+    _tell_pids(directory)
+    time.sleep(600)
+
+
 def sleep_deaf_to_sigterm(pid_file):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -57,6 +91,12 @@ def fail_on_rank_1():
     if resolve_cluster().rank == 1:
         raise ValueError("on purpose")
     time.sleep(600)
+
+
+def _tell_pids(directory):
+    partial = Path(directory, "partial")
+    partial.write_text(f"{os.getpid()} {os.getppid()}")
+    partial.rename(Path(directory, "pids"))
 
 
 def _hear(server):

@@ -1,14 +1,20 @@
 """Run a case in a process of its own, or in a group of worker processes, within a deadline.
 
 TensorFlow keeps one set of devices, and one failed collective spoils it for good: every case that
-needs replicas gets a fresh process. A case is a module-level function, "package.module:function",
+needs replicas gets a process of its own. A case is a module-level function, "package.module:function",
 whose arguments and result can be pickled. What it raises, and what it writes to its standard
 streams, is shown in the `CaseError` of the test that ran it.
 
     weights = run_case("tests.training.cases_optimizers:sgd", args=(4,))
     first, second = run_workers("tests.training.cases_workers:fit", num_workers=2)
+
+The process is a fork of a server that has imported TensorFlow, Keras and tfscale and started nothing,
+which saves the five seconds that importing takes. It is a fresh one where that would not be the same:
+where the case asks for it, and where the environment differs from the server's in a variable that an
+import may read.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -26,11 +32,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.repository import ROOT
 from tfscale import ClusterSpec
+from tfscale.parity.fork_server import ForkedProcess, ForkServer, can_fork, wait_for_call
 
 _POLL_INTERVAL_S = 0.02
 _SHOWN_CHARACTERS = 8000
+_PROGRAM = (sys.executable, "-m", "tests.processes")
+
+# No import reads these. A case whose environment differs from the server's in any other variable gets a fresh process.
+_READ_AFTER_IMPORT = {"TF_CONFIG", "PYTEST_CURRENT_TEST"}
+# What importing TensorFlow, h5py and scikit-learn sets: this process may have it and the server not, or the reverse.
+SET_BY_IMPORTS = {
+    "ENABLE_RUNTIME_UPTIME_TELEMETRY",
+    "HDF5_PLUGIN_PATH",
+    "KMP_DUPLICATE_LIB_OK",
+    "KMP_INIT_AT_FORK",
+    "TF2_BEHAVIOR",
+    "TPU_ML_PLATFORM",
+    "TPU_ML_PLATFORM_VERSION",
+}
+
+# Of each job, one for the workers of even rank and one for those of odd rank: as in a real job, the order of a set,
+# of hashes and of addresses is not the same on two workers that are next to each other.
+_servers: dict[int, ForkServer] = {}
 
 
 class CaseError(Exception):
@@ -43,19 +70,21 @@ def run_case(
     args: Sequence[Any] = (),
     env: Mapping[str, str] | None = None,
     timeout_s: float = 120.0,
+    fresh: bool = False,
 ) -> Any:
-    """Runs a case in a fresh process and returns its result.
+    """Runs a case in a process of its own and returns its result.
 
     Args:
         target: The function, as "package.module:function".
         args: Its positional arguments.
         env: Environment variables to add; the rest is this process's, without TF_CONFIG and GPUs.
         timeout_s: The deadline; when it passes, the process and all it started are killed.
+        fresh: Whether the case needs a process that has imported nothing.
 
     Raises:
         CaseError: The case raised, died, or did not finish in time.
     """
-    [result] = _run([(target, tuple(args), dict(env or {}))], timeout_s)
+    [result] = _run([(target, tuple(args), dict(env or {}))], timeout_s, fresh=fresh)
     return result
 
 
@@ -90,11 +119,23 @@ def run_workers(
     return _run(calls, timeout_s)
 
 
-def _run(calls: list[tuple[str, tuple[Any, ...], dict[str, str]]], timeout_s: float) -> list[Any]:
+def server_pids() -> set[int]:
+    """The processes that stay until this one ends, to be forked for cases."""
+    return {server.pid for server in _servers.values() if server.alive()}
+
+
+def children() -> set[psutil.Process]:
+    """All that this process has started, directly or not, but for the servers: what they started is here."""
+    return {child for child in psutil.Process().children(recursive=True) if child.pid not in server_pids()}
+
+
+def _run(
+    calls: list[tuple[str, tuple[Any, ...], dict[str, str]]], timeout_s: float, *, fresh: bool = False
+) -> list[Any]:
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as processes:
         cases = [
-            processes.enter_context(_started(Path(directory, str(rank)), target, args, env))
-            for rank, (target, args, env) in enumerate(calls)
+            processes.enter_context(_started(Path(directory, str(rank)), call, rank % 2, fresh=fresh))
+            for rank, call in enumerate(calls)
         ]
         deadline_s = time.monotonic() + timeout_s
         while any(case.poll() is None for case in cases):
@@ -112,7 +153,7 @@ def _run(calls: list[tuple[str, tuple[Any, ...], dict[str, str]]], timeout_s: fl
 class _Case:
     """One running process and the files it talks through."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", directory: Path) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes] | ForkedProcess", directory: Path) -> None:
         self._process = process
         self._directory = directory
 
@@ -129,21 +170,29 @@ class _Case:
 
 
 @contextlib.contextmanager
-def _started(directory: Path, target: str, args: tuple[Any, ...], env: dict[str, str]) -> Iterator[_Case]:
+def _started(
+    directory: Path, call: tuple[str, tuple[Any, ...], dict[str, str]], server: int, *, fresh: bool
+) -> Iterator[_Case]:
+    target, args, env = call
     directory.mkdir()
     # A case judges warnings as the test that runs it does, by the filters that pytest has set.
     (directory / "call").write_bytes(pickle.dumps((target, args, warnings.filters)))
     inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    env = {**inherited, "CUDA_VISIBLE_DEVICES": "-1", **env}
     with (directory / "output").open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.processes", str(directory)],
-            cwd=ROOT,
-            env={**inherited, "CUDA_VISIBLE_DEVICES": "-1", **env},
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process: subprocess.Popen[bytes] | ForkedProcess
+        if fresh or not can_fork() or not _may_be_forked(env, server):
+            process = subprocess.Popen(
+                [*_PROGRAM, str(directory)],
+                cwd=ROOT,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        else:
+            process = _servers[server].start(str(directory), env=env, output=output)
     try:
         yield _Case(process, directory)
     finally:
@@ -152,6 +201,27 @@ def _started(directory: Path, target: str, args: tuple[Any, ...], env: dict[str,
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def _may_be_forked(env: Mapping[str, str], index: int) -> bool:
+    """Whether an import in a fresh process with this environment would do what it did in the server."""
+    server = _servers.get(index)
+    if server is None or not server.alive():
+        if server is not None:
+            server.close()
+        own = {name: value for name, value in env.items() if name not in _READ_AFTER_IMPORT}
+        _servers[index] = server = ForkServer(_PROGRAM, env=own, cwd=ROOT)
+    ignored = _READ_AFTER_IMPORT | SET_BY_IMPORTS
+    wanted, imported_with = (
+        {name: value for name, value in each.items() if name not in ignored} for each in (env, server.env)
+    )
+    return wanted == imported_with
+
+
+@atexit.register
+def _close_servers() -> None:
+    while _servers:
+        _servers.popitem()[1].close()
 
 
 def _report(calls: list[tuple[str, tuple[Any, ...], dict[str, str]]], cases: list[_Case], what: str) -> str:
@@ -180,6 +250,14 @@ def _end_with_parent() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
+def _import_ahead() -> None:
+    """Imports what most cases need, and starts nothing of it: no tensor, no list of devices."""
+    # As in a fresh process: an import that warns fails.
+    warnings.simplefilter("error")
+    for module in ("tensorflow", "keras", "tfscale"):
+        importlib.import_module(module)
+
+
 def _main(directory: Path) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     target, args, filters = pickle.loads((directory / "call").read_bytes())
@@ -197,5 +275,8 @@ def _main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        _import_ahead()
+        sys.argv.append(wait_for_call())
     # The directories of two workers differ; their cases have no arguments.
     _main(Path(sys.argv.pop()))

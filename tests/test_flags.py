@@ -106,4 +106,4 @@ def test_default_for_no_flag():
 
 
 def test_simulated_replicas():
-    assert run_case("tests.cases_flags:replicas", args=(3,)) == (False, 3)
+    assert run_case("tests.cases_flags:replicas", args=(3,), fresh=True) == (False, 3)

@@ -5,13 +5,13 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.contenders import GROUPS, Bar, Contender, Heat, heats
 from benchmarks.heat import compare, steps_per_epoch
 from benchmarks.processes import ContenderError, Measurement, running
+from tests.processes import children
 from tests.repository import ROOT
 
 # `fit` on a machine that others use as well: what is tested is that it ends with a table.
@@ -89,7 +89,7 @@ def test_a_contender_that_fails_or_is_late_is_ended_and_shown(tmp_path):
         ):
             one.run(1, 1)
         assert time.monotonic() - start_s < 30
-    assert psutil.Process().children() == []
+    assert children() == set()
 
 
 def test_unknown_group_is_refused(capsys):

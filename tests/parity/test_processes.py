@@ -3,9 +3,9 @@ import os
 import sys
 import time
 
-import psutil
 import pytest
 
+from tests.processes import children
 from tfscale.parity.processes import Command, run_groups
 
 DEAF = (
@@ -44,15 +44,15 @@ def test_failure_ends_the_group(command):
 def test_deadline_ends_the_deaf_and_their_children(command):
     [(_, ending)] = run_groups([[command(DEAF)]], timeout_s=1)
     assert (ending.timed_out, ending.succeeded) == (True, False)
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
 
 
 def test_stopping_early_leaves_nothing(command):
     groups = [[command("pass")], [command(SLEEP)]]
     with contextlib.closing(run_groups(groups, timeout_s=60)) as endings:
         assert next(endings)[0] == 0
-        assert psutil.Process().children()
-    assert not psutil.Process().children()
+        assert children()
+    assert not children()
 
 
 def test_few_at_a_time(command):
@@ -61,7 +61,7 @@ def test_few_at_a_time(command):
     most = []
 
     def count(index):
-        most.append(len(psutil.Process().children()) + len(groups[index]))
+        most.append(len(children()) + len(groups[index]))
 
     assert len(list(run_groups(groups, timeout_s=60, max_processes=2, on_start=count))) == 5
     # The group of three runs alone.
