@@ -79,6 +79,13 @@ def rows():
     }
 
 
+def told_images():
+    """`images`; which process asks, and which has started that one, is written down."""
+    with open(os.environ["PROCESSES_FILE"], "a") as file:
+        print(os.getpid(), os.getppid(), file=file)
+    return images()
+
+
 def not_compiled():
     return keras.Sequential([keras.Input((3,)), LAYERS.Dense(2)])
 

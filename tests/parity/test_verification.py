@@ -1,5 +1,7 @@
 """Whole runs of `verify`; the scripts are in cases_scripts.py."""
 
+import os
+
 import pytest
 
 import tfscale
@@ -35,8 +37,11 @@ def test_equal_where_plain_keras_differs(capsys):
     ]
 
 
-def test_workers_are_equal_and_a_bias_without_influence_is_not_counted():
-    report = tfscale.verify(f"{SCRIPT}:biased_convnet", f"{SCRIPT}:images", num_replicas=(), workers=2, against="keras")
+def test_workers_are_equal_and_a_bias_without_influence_is_not_counted(monkeypatch, tmp_path):
+    monkeypatch.setenv("PROCESSES_FILE", str(tmp_path / "processes"))
+    report = tfscale.verify(
+        f"{SCRIPT}:biased_convnet", f"{SCRIPT}:told_images", num_replicas=(), workers=2, against="keras"
+    )
     assert _verdicts(report, "tfscale, 2 workers") == dict.fromkeys(QUANTITIES, "equal")
     assert report.equal
     # Plain Keras does not start on several workers; that fails nothing.
@@ -44,6 +49,11 @@ def test_workers_are_equal_and_a_bias_without_influence_is_not_counted():
     excused = [note for note in report.notes if "not counted" in note]
     assert len(excused) == 1
     assert "conv2d/bias" in excused[0]
+    # Runs in one process are forks of a server; workers have processes that are started anew.
+    processes = [line.split() for line in (tmp_path / "processes").read_text().splitlines()]
+    assert len({process for process, _ in processes}) == len(processes)
+    forks = [parent for _, parent in processes if parent != str(os.getpid())]
+    assert (len(forks), len(set(forks)), len(processes)) == (2, 1, 6)
 
 
 def test_loss_over_pairs_differs(capsys):

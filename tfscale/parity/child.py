@@ -2,7 +2,8 @@
 
     python -m tfscale.parity.child DIRECTORY
 
-The directory holds the request; the outcome, or the failure, is written into it.
+The directory holds the request; the outcome, or the failure, is written into it. Without a directory the
+process is a server, which is forked for each directory that it is told; the user's script is unknown to it.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from absl import flags
 from tfscale.cluster import resolve_cluster
 from tfscale.data_parallel import DataParallel
 from tfscale.errors import ParityError
+from tfscale.parity.fork_server import wait_for_call
 from tfscale.parity.outcome import (
     EPOCH_METRICS,
     EVALUATE,
@@ -187,6 +189,10 @@ def main(directory: Path) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        if threading.active_count() > 1:
+            sys.exit("Something that is imported has started a thread: this process cannot be forked.")
+        sys.argv.append(wait_for_call())
     # Not sys.exit: what TensorFlow's threads do at the end must not change the status.
     _directory = sys.argv.pop()
     status = main(Path(_directory))

@@ -12,8 +12,9 @@ from pathlib import Path
 from tfscale.cluster import ClusterSpec
 from tfscale.errors import ParityError
 from tfscale.launch.ports import free_addresses
+from tfscale.parity.fork_server import ForkServer, ForkServerError, can_fork
 from tfscale.parity.outcome import Outcome, is_complete, load_outcome
-from tfscale.parity.processes import Command, Ending, run_groups
+from tfscale.parity.processes import Command, Ending, Process, run_groups, start_fresh
 from tfscale.parity.request import Failure, Request, Script, load_failure, save_request
 from tfscale.parity.run_spec import REFERENCE, RunSpec
 
@@ -40,6 +41,8 @@ class Experiment:
         directory: An empty directory for the files.
         timeout_s: Seconds that one run may take.
         on_start: Called when a run starts.
+
+    It has to be closed.
     """
 
     def __init__(
@@ -56,6 +59,11 @@ class Experiment:
         self._on_start = on_start
         self._start: str | None = None
         self._numbers = itertools.count()
+        self._starter = _Starter(timeout_s)
+
+    def close(self) -> None:
+        """Ends what was kept for further runs."""
+        self._starter.close()
 
     def run_reference(self) -> Outcome:
         """Runs the script as it is; its weights and its batch become those of every later run.
@@ -77,6 +85,7 @@ class Experiment:
             [_commands(run, workers) for run, workers in zip(runs, directories, strict=True)],
             timeout_s=self._timeout_s,
             on_start=lambda index: self._on_start(runs[index]),
+            start=self._starter.start,
         )
         with contextlib.closing(endings):
             for index, ending in endings:
@@ -94,6 +103,43 @@ class Experiment:
             directories[-1].mkdir(parents=True)
             save_request(Request(run, self._script, self._start), directories[-1])
         return directories
+
+
+class _Starter:
+    """Starts the process of a run: where that is the same, as a fork of one that has imported TensorFlow.
+
+    It is not the same for one worker of several, and those have a fresh process: in a real job the order of a set,
+    which Python draws anew for each process, is not the same on two workers.
+
+    Args:
+        timeout_s: Seconds that importing may take.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._server: ForkServer | None = None
+        self._may_fork = can_fork()
+
+    def start(self, command: Command) -> Process:
+        *program, directory = command.argv
+        if "TF_CONFIG" in command.env or not self._may_fork:
+            return start_fresh(command)
+        if self._server is None:
+            self._server = ForkServer(program, env=command.env, timeout_s=self._timeout_s)
+        # What the environment changes may be read when something is imported.
+        if dict(command.env) != self._server.env:
+            return start_fresh(command)
+        try:
+            with command.log.open("wb") as log:
+                return self._server.start(directory, env=command.env, output=log)
+        except ForkServerError:
+            # It cannot be forked, or importing fails: then the run says so, as it would without this.
+            self._may_fork = False
+            return start_fresh(command)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
 
 
 def failed_run(result: RunResult) -> ParityError:

@@ -22,14 +22,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tfscale.errors import ParityError
+
 _MESSAGE_BYTES = 1024
-# The first answer comes when everything is imported.
-_ANSWER_TIMEOUT_S = 120.0
 _END_TIMEOUT_S = 10.0
 _SHOWN_CHARACTERS = 4000
 
 
-class ForkServerError(RuntimeError):
+class ForkServerError(ParityError):
     """The server did not start, or is gone; the message shows what it wrote."""
 
 
@@ -46,14 +46,17 @@ class ForkServer:
         env: Its whole environment. A variable that is read when something is imported acts on the children as
             it is here, whatever they are given.
         cwd: Its working directory, and its children's; by default this process's.
+        timeout_s: Seconds that it may take to answer; the first answer comes when everything is imported.
     """
 
-    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None) -> None:
+    def __init__(
+        self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None, timeout_s: float = 120.0
+    ) -> None:
         self.env = dict(env)
         self._statuses: dict[int, int] = {}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115, closed by `close`
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel.settimeout(_ANSWER_TIMEOUT_S)
+        self._channel.settimeout(timeout_s)
         with theirs:
             self._process = subprocess.Popen(
                 argv,
@@ -94,7 +97,7 @@ class ForkServer:
                 try:
                     socket.send_fds(self._channel, [b"call"], fds)
                 except OSError as error:
-                    raise self._gone("is gone") from error
+                    raise self._gone("it is gone") from error
             while (pid := self._receive()) is None:
                 pass
         except BaseException:
@@ -130,11 +133,11 @@ class ForkServer:
         try:
             message = self._channel.recv(_MESSAGE_BYTES)
         except TimeoutError as error:
-            raise self._gone(f"did not answer within {_ANSWER_TIMEOUT_S:g} s") from error
+            raise self._gone(f"no answer within {self._channel.gettimeout():g} s") from error
         except OSError as error:
-            raise self._gone("is gone") from error
+            raise self._gone("it is gone") from error
         if not message:
-            raise self._gone("is gone")
+            raise self._gone("it is gone")
         pid, status = pickle.loads(message)
         if status is None:
             return int(pid)
@@ -144,7 +147,10 @@ class ForkServer:
     def _gone(self, what: str) -> ForkServerError:
         self._log.seek(0)
         shown = self._log.read().decode(errors="replace")[-_SHOWN_CHARACTERS:]
-        return ForkServerError(f"The process that is forked for others {what}. Its output:\n{shown}")
+        return ForkServerError(
+            "The process that others are forked from must stay until they have ended.\n"
+            f"Received: {what}. Look at its output, and whether there is memory enough:\n{shown}"
+        )
 
 
 class ForkedProcess:

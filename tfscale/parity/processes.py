@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfscale.parity.fork_server import ForkedProcess
+
 _POLL_INTERVAL_S = 0.05
 
 
@@ -25,6 +27,10 @@ class Command:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     log: Path
+
+
+Process = subprocess.Popen[bytes] | ForkedProcess
+"""A running process."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,12 @@ class Ending:
 class _Group:
     """The running processes of one group."""
 
-    def __init__(self, commands: Sequence[Command], timeout_s: float) -> None:
+    def __init__(self, commands: Sequence[Command], timeout_s: float, start: Callable[[Command], Process]) -> None:
         self._deadline_s = time.monotonic() + timeout_s
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[Process] = []
         try:
             for command in commands:
-                self._processes.append(_start(command))
+                self._processes.append(start(command))
         except BaseException:
             self.kill()
             raise
@@ -76,12 +82,27 @@ class _Group:
             process.communicate()
 
 
+def start_fresh(command: Command) -> Process:
+    """Starts a process that has nothing of this one but the other end of its standard input."""
+    with command.log.open("wb") as log:
+        # The child reads the end of this pipe when its parent is gone, however it went.
+        return subprocess.Popen(
+            command.argv,
+            env=dict(command.env),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
 def run_groups(
     groups: Sequence[Sequence[Command]],
     *,
     timeout_s: float,
     max_processes: int = 2,
     on_start: Callable[[int], None] = lambda index: None,
+    start: Callable[[Command], Process] = start_fresh,
 ) -> Generator[tuple[int, Ending], None, None]:
     """Runs groups of processes and yields (index of the group, how it ended) as they end.
 
@@ -93,6 +114,7 @@ def run_groups(
         timeout_s: Seconds that a group may take.
         max_processes: Processes that run at the same time; a larger group runs alone.
         on_start: Called with the index of a group when it starts.
+        start: Starts one process.
     """
     waiting = list(range(len(groups)))
     running: dict[int, _Group] = {}
@@ -102,7 +124,7 @@ def run_groups(
             if waiting and (not running or busy + len(groups[waiting[0]]) <= max_processes):
                 index = waiting.pop(0)
                 on_start(index)
-                running[index] = _Group(groups[index], timeout_s)
+                running[index] = _Group(groups[index], timeout_s, start)
                 continue
             ended = [(i, ending) for i, group in running.items() if (ending := group.ending())]
             for index, ending in ended:
@@ -113,16 +135,3 @@ def run_groups(
     finally:
         for group in running.values():
             group.kill()
-
-
-def _start(command: Command) -> "subprocess.Popen[bytes]":
-    with command.log.open("wb") as log:
-        # The child reads the end of this pipe when its parent is gone, however it went.
-        return subprocess.Popen(
-            command.argv,
-            env=dict(command.env),
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )

@@ -1,5 +1,6 @@
 """`verify`: does this script give the same result on N replicas as on one?"""
 
+import contextlib
 import logging
 import os
 import sys
@@ -123,8 +124,9 @@ def verify(
         import_paths=tuple(path for path in sys.path if path),
     )
     with tempfile.TemporaryDirectory(prefix="tfscale-verify-") as directory:
-        experiment = Experiment(script, Path(directory), timeout_s=timeout_s, on_start=on_start or _log_start)
-        report = _compare(experiment, runs, script, tolerance)
+        made = Experiment(script, Path(directory), timeout_s=timeout_s, on_start=on_start or _log_start)
+        with contextlib.closing(made) as experiment:
+            report = _compare(experiment, runs, script, tolerance)
     print(report)
     return report
 
