@@ -132,6 +132,9 @@ def check_first_batches(data: keras.utils.PyDataset, global_batch: int) -> None:
     found = []
     for index in range(2 if num_batches is None else min(2, num_batches)):
         leaves = leaves_of(data[index])
+        if all(leaf.shape == () for leaf in leaves):
+            # Lists of numbers, of which Keras makes arrays.
+            return
         found.append(leaves[plan_rows(leaves).reference].rows or 0)
         if found[-1] >= global_batch:
             break
