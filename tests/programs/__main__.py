@@ -37,10 +37,7 @@ from tfscale import DataParallel  # noqa: F401
 def main(arguments: list[str] | None = None) -> int:
     """Returns 1 when a program ended otherwise than it may."""
     options = _parser().parse_args(arguments)
-    programs = all_programs()
-    if unknown := [name for name in options.names if name not in programs]:
-        sys.exit(f"There is no program {', '.join(unknown)}; there are {', '.join(programs)}.")
-    chosen = [programs[name] for name in options.names or programs]
+    chosen = _chosen(options.names)
     if options.show:
         print(
             *(script_of(program, Setting(options.replicas[-1], one_scope=options.one_scope)) for program in chosen),
@@ -70,6 +67,14 @@ def main(arguments: list[str] | None = None) -> int:
         }
         options.json.write_text(json.dumps(found, indent=1))
     return 1 if bad else 0
+
+
+def _chosen(names: list[str]) -> list[Program]:
+    programs = all_programs()
+    programs |= {name: Program(Path(name).resolve()) for name in names if name.endswith(".py")}
+    if unknown := [name for name in names if name not in programs]:
+        sys.exit(f"There is no program {', '.join(unknown)}; there are {', '.join(programs)}.")
+    return [programs[name] for name in names or programs]
 
 
 class _Runs:
@@ -141,7 +146,7 @@ def _again_in_float64(runs: _Runs, verdicts: dict, options: argparse.Namespace) 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.programs", description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", help="programs to run (default: all)")
+    parser.add_argument("names", nargs="*", help="programs, or paths of scripts (default: all programs)")
     parser.add_argument("--replicas", default="1,2,3", type=_numbers, help="replica counts of one process")
     parser.add_argument("--workers", action="store_true", help="two workers for all programs, not the marked ones only")
     parser.add_argument("--no-workers", action="store_true", help="two workers for none")

@@ -82,8 +82,8 @@ def _numbers(value: Any) -> list[tuple[str, Any]]:
 def _first_line(message: str) -> str:
     """What a message says first. TensorFlow and Keras put where it was before what it was."""
     lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", message).splitlines() if line.strip()]
-    if lines and lines[0].startswith("Exception encountered when calling"):
-        lines = lines[1:]
+    if lines and lines[0].startswith(("Exception encountered when calling", "Graph execution error:")):
+        lines = [line for line in lines[1:] if not line.startswith(("Detected at node", "File ", "<stack"))]
     if lines and lines[0].startswith("in user code:"):
         lines = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)] or lines
     return lines[0][:300] if lines else ""

@@ -34,10 +34,13 @@ every_program = pytest.mark.parametrize("program", all_programs().values(), ids=
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory):
-    """What the runner says of the chosen programs, in a process group of its own."""
-    path = tmp_path_factory.mktemp("programs") / "verdicts.json"
-    options = ["--replicas", "3", "--no-workers", "--verbose", "--json", str(path)]
-    command = [sys.executable, "-m", "tests.programs", *CHOSEN, *options]
+    return _run([*CHOSEN, "--replicas", "3"], tmp_path_factory.mktemp("programs"))
+
+
+def _run(arguments, directory):
+    """What the runner says, in a process group of its own: by program and setting."""
+    path = directory / "verdicts.json"
+    command = [sys.executable, "-m", "tests.programs", "--no-workers", "--verbose", "--json", str(path), *arguments]
     runner = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )
@@ -55,6 +58,31 @@ def verdicts(tmp_path_factory):
 def test_program_ends_as_it_should_on_three_replicas(verdicts, name):
     for setting, (word, detail, expected, output) in verdicts[name].items():
         assert expected, f"{name}, {setting}: {word}: {detail}\n{output}"
+
+
+ENDS = {
+    "equal": "import keras\nBATCH = 8\nvalue = 1.5",
+    "refused": "import tfscale\nBATCH = 8\nif 'dp' in globals(): raise tfscale.BatchError('too small')\nvalue = 1.5",
+    "different": "BATCH = 8\nvalue = 1.0 + ('dp' in globals())",
+    "error": "BATCH = 8\nvalue = 1.0 if 'dp' not in globals() else [][1]",
+    "late": "import time\nBATCH = 8\nvalue = 1.0\nif 'dp' in globals(): time.sleep(600)",
+    "broken": "BATCH = 8\nvalue = [][1]",
+}
+
+
+def test_runner_tells_the_ends_of_a_program_apart(tmp_path):
+    for name, text in ENDS.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    scripts = [str(tmp_path / f"{name}.py") for name in ENDS]
+    found = _run([*scripts, "--replicas", "2", "--timeout", "15"], tmp_path)
+    assert {name: (word, detail) for name in ENDS for word, detail, _, _ in found[name].values()} == {
+        "equal": ("equal", ""),
+        "refused": ("refused", "BatchError: too small"),
+        "different": ("different", "value by 1"),
+        "error": ("error", "IndexError: list index out of range"),
+        "late": ("error", "Killed: not finished after 15 s"),
+        "broken": ("error", "in plain Keras: IndexError: list index out of range"),
+    }
 
 
 @every_program

@@ -19,7 +19,7 @@ class SupervisedContrastiveLoss(keras.losses.Loss):
         labels = ops.reshape(labels, (-1, 1))
         same = ops.cast(ops.equal(labels, ops.transpose(labels)), logits.dtype)
         targets = same / ops.sum(same, axis=1, keepdims=True)
-        return -ops.sum(targets * ops.log_softmax(logits, axis=1), axis=1)
+        return -ops.mean(ops.sum(targets * ops.log_softmax(logits, axis=1), axis=1))
 
 
 def create_encoder():
