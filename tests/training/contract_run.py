@@ -32,6 +32,7 @@ TABLES = (
     "micro",
     "compressed",
     "replicas",
+    "anywhere",
 )
 # For the whole of a process; a case takes about three seconds when nothing else runs.
 _START_S, _CASE_S = 120.0, 25.0

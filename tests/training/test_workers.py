@@ -41,6 +41,14 @@ NAMES = (
     "evaluate and predict, any batch",
     "fit twice, initial_epoch",
     "shuffled, times seen",
+    "losses in a dict and a list, in a step",
+    "loss that is a sum by hand, beside noise",
+    "gather_rows in a contrastive loss",
+    "add_loss in training only, zero at first, sums and means",
+    "positions, Adam",
+    "two optimizers, nothing built",
+    "metrics that are one number of a batch",
+    "models that were not prepared",
 )
 ON_THREE = ("last batch smaller than N, batch norm", "micro-steps, batch norm synchronised")
 

@@ -1,0 +1,534 @@
+"""Cases of the contract: losses, optimizers, metrics and models wherever people hold them.
+
+None of them is found by looking at the attributes of a model: each is met where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tfscale
+from tests.training.contract import GLOBAL_BATCH, Case, Outcome, observe_fit
+from tests.training.models import TARGETS, TOKENS, X, adam, sgd
+
+layers = keras.layers
+ROWS = 58  # Two full batches and one of 10.
+DATA = {"x": X[:ROWS], "y": TARGETS[:ROWS], "batch_size": GLOBAL_BATCH}
+MODULE_LOSS = keras.losses.MeanSquaredError()
+
+
+class OwnStep(keras.Model):
+    """The `train_step` of Keras's guide on custom training; one way of computing the loss per subclass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = layers.Dense(4, activation="tanh")
+        self.out = layers.Dense(2)
+        self.kept = {"loss": keras.losses.MeanSquaredError(), "more": [keras.losses.MeanAbsoluteError()]}
+        self.tracker = keras.metrics.Mean(name="tracked")
+
+    def call(self, inputs: Any) -> Any:
+        return self.out(self.hidden(inputs))
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        raise NotImplementedError
+
+    def changed(self, gradients: Any) -> Any:
+        return gradients
+
+    def apply(self, gradients: Any) -> None:
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.loss_of(x, y, self(x))
+        self.apply(self.changed(tape.gradient(loss, self.trainable_variables)))
+        self.tracker.update_state(tf.reduce_mean(loss) if loss.shape.rank else loss)
+        return {"under another name": self.tracker.result()}
+
+
+def own_step(build: Callable[[], keras.Model], optimizer: Callable[[], Any] = lambda: sgd(learning_rate=0.05)) -> Case:
+    def run(dp: Any) -> Outcome:
+        with dp.scope():
+            model = dp.prepare(build())
+            model.compile(optimizer())
+        return observe_fit(model, DATA)
+
+    return Case(run)
+
+
+class ModuleLoss(OwnStep):
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return MODULE_LOSS(y, y_pred)
+
+
+class KeptLosses(OwnStep):
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return self.kept["loss"](y, y_pred) + 0.1 * self.kept["more"][0](y, y_pred)
+
+
+class LossOnTheSpot(OwnStep):
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        values = keras.losses.MeanSquaredError(reduction="none")(y, y_pred)
+        return keras.losses.Huber()(y, y_pred) + tf.reduce_mean(values)
+
+
+class LossVector(OwnStep):
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return tf.reduce_sum(tf.square(y_pred - y), axis=-1)
+
+
+class LossSum(OwnStep):
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return tf.reduce_sum(tf.square(y_pred - y))
+
+
+class NoisyLossSum(OwnStep):
+    """What it draws does not count, but would keep two runs from being compared."""
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return tf.reduce_sum(tf.square(y_pred - y + 0.0 * tf.random.normal(tf.shape(y))))
+
+
+class SumAndMean(OwnStep):
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        total = tfscale.sum_over_examples(tf.reduce_sum(tf.square(y_pred - y)))
+        return 0.05 * total + tf.reduce_mean(tf.abs(y_pred))
+
+
+class ClippedByHand(ModuleLoss):
+    def changed(self, gradients: Any) -> Any:
+        return tf.clip_by_global_norm(tfscale.sum_gradients(gradients), 0.05)[0]
+
+
+class Centred(ModuleLoss):
+    def call(self, inputs: Any) -> Any:
+        hidden = self.hidden(inputs)
+        return self.out(hidden - tf.reduce_mean(tfscale.gather_rows(hidden), axis=0))
+
+
+class Contrastive(OwnStep):
+    """Each of the own rows against all rows."""
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return tf.reduce_mean(tf.reduce_logsumexp(tf.matmul(y_pred, tfscale.gather_rows(y_pred), transpose_b=True), 1))
+
+
+class OptimizerInDict(ModuleLoss):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept["optimizers"] = {"only": adam(learning_rate=0.05, clipnorm=0.01)}
+
+    def apply(self, gradients: Any) -> None:
+        self.kept["optimizers"]["only"].apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+
+
+class HeadOfStep(OwnStep):
+    """A layer that only the step uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = layers.Dense(3)
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return tf.reduce_mean(tf.square(self.head(self.hidden(x)) - 1.0)) + MODULE_LOSS(y, y_pred)
+
+
+class SumAdding(layers.Layer):
+    def call(self, inputs: Any) -> Any:
+        self.add_loss(1e-2 * tf.reduce_sum(tf.square(inputs)))
+        return inputs
+
+
+class TrainingAdding(layers.Layer):
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if training:
+            self.add_loss(1e-2 * tf.reduce_sum(tf.square(inputs)))
+        return inputs
+
+
+class MeanAdding(layers.Layer):
+    def call(self, inputs: Any) -> Any:
+        self.add_loss(1e-1 * tf.reduce_mean(tf.square(inputs)))
+        return inputs
+
+
+class LateAdding(layers.Layer):
+    """Zero for ordinary rows."""
+
+    def call(self, inputs: Any) -> Any:
+        self.add_loss(tf.reduce_sum(tf.nn.relu(tf.abs(inputs) - 2.5)))
+        return inputs
+
+
+class OwnStepLosses(OwnStep):
+    """Adds up what layers add, in a step of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.adding = SumAdding()
+
+    def call(self, inputs: Any) -> Any:
+        return self.out(self.adding(self.hidden(inputs)))
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return MODULE_LOSS(y, y_pred) + sum(self.losses)
+
+
+def _adding(dp: Any) -> Outcome:
+    with dp.scope():
+        inputs = keras.Input((8,))
+        hidden = TrainingAdding()(layers.Dense(4)(inputs))
+        hidden = LateAdding()(MeanAdding()(hidden))
+        model = dp.prepare(keras.Model(inputs, layers.Dense(2)(hidden)))
+        model.compile(sgd(learning_rate=0.02), "mse")
+    return observe_fit(model, {**DATA, "validation_data": (X[:31], TARGETS[:31])})
+
+
+class Endpoint(layers.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss_fn = keras.losses.MeanSquaredError()
+
+    def call(self, predictions: Any, targets: Any) -> Any:
+        self.add_loss(self.loss_fn(targets, predictions))
+        return predictions
+
+
+def _endpoint(dp: Any) -> Outcome:
+    with dp.scope():
+        x, y = keras.Input((8,)), keras.Input((2,))
+        model = dp.prepare(keras.Model({"x": x, "y": y}, Endpoint()(layers.Dense(2)(x), y)))
+        model.compile(sgd(learning_rate=0.05))
+    return observe_fit(model, {"x": {"x": DATA["x"], "y": DATA["y"]}, "batch_size": GLOBAL_BATCH})
+
+
+class Distiller(keras.Model):
+    """Losses of `compute_loss`, beside those of `compile`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.student = layers.Dense(2)
+        self.teacher = layers.Dense(2, trainable=False)
+        self.distance = keras.losses.MeanAbsoluteError()
+
+    def call(self, inputs: Any) -> Any:
+        return self.student(inputs)
+
+    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **more: Any) -> Any:
+        more.pop("training", None)
+        return 0.3 * super().compute_loss(x, y, y_pred, **more) + self.distance(self.teacher(x), y_pred)
+
+
+def _distiller(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(Distiller())
+        model.compile(sgd(learning_rate=0.05), "mse", metrics=["mae"])
+    return observe_fit(model, {**DATA, "validation_data": (X[:31], TARGETS[:31])})
+
+
+class Positions(layers.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.positions = layers.Embedding(12, 4), layers.Embedding(6, 4)
+
+    def call(self, inputs: Any) -> Any:
+        return self.tokens(inputs) + self.positions(keras.ops.arange(0, keras.ops.shape(inputs)[-1]))
+
+
+def _positions(length: int | None, optimizer: Callable[[], Any], **options: Any) -> Case:
+    def run(dp: Any) -> Outcome:
+        with dp.scope():
+            inputs = keras.Input((length,), dtype="int32")
+            model = dp.prepare(keras.Model(inputs, layers.Dense(12)(Positions()(inputs))))
+            model.compile(optimizer(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        tokens = TOKENS[:ROWS]
+        return observe_fit(model, {"x": tokens, "y": np.roll(tokens, 1, 1), "batch_size": GLOBAL_BATCH})
+
+    return Case(run, options=options)
+
+
+class WithoutCall(keras.Model):
+    """A VAE without its noise: no `call`, data that are inputs alone, an optimizer that nobody builds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = layers.Dense(3, activation="tanh"), keras.Sequential([layers.Dense(8)])
+        self.total = keras.metrics.Mean(name="total")
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [self.total]
+
+    def train_step(self, data: Any) -> Any:
+        with tf.GradientTape() as tape:
+            code = self.encoder(data)
+            code += 0.0 * keras.random.normal(tf.shape(code))
+            loss = tf.reduce_mean(tf.reduce_sum(tf.square(self.decoder(code) - data), axis=1))
+        gradients = tape.gradient(loss, self.trainable_weights)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+        self.total.update_state(loss)
+        return {"total": self.total.result()}
+
+
+def _without_call(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(WithoutCall())
+        model.compile(adam())
+    return observe_fit(model, {"x": X[:ROWS], "batch_size": GLOBAL_BATCH})
+
+
+class Players(keras.Model):
+    """A GAN of the tutorials: two optimizers that nobody builds, a loss of the module, parts that are not built."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = keras.Sequential([layers.Dense(4, activation="tanh"), layers.Dense(8)])
+        self.critic = keras.Sequential([layers.Dense(4, activation="tanh"), layers.Dense(1)])
+
+    def compile(self, **optimizers: Any) -> None:
+        super().compile()
+        self.optimizers = optimizers
+        self.trackers = {name: keras.metrics.Mean(name=name) for name in optimizers}
+
+    def train_step(self, data: Any) -> Any:
+        losses = {}
+        for name, part in (("critic", self.critic), ("generator", self.generator)):
+            with tf.GradientTape() as tape:
+                judged = self.critic(tf.concat([self.generator(data[:, :3]), data], axis=0))
+                ones = tf.ones_like(judged[: tf.shape(data)[0]])
+                labels = tf.concat([ones, -ones], axis=0) if name == "critic" else tf.concat([-ones, -ones], axis=0)
+                losses[name] = MODULE_LOSS(labels, judged)
+            gradients = tape.gradient(losses[name], part.trainable_weights)
+            self.optimizers[name].apply_gradients(zip(gradients, part.trainable_weights, strict=True))
+            self.trackers[name].update_state(losses[name])
+        return {name: tracker.result() for name, tracker in self.trackers.items()}
+
+
+def _players(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(Players())
+        model.compile(critic=adam(), generator=adam(clipnorm=0.1))
+    return observe_fit(model, {"x": X[:ROWS], "batch_size": GLOBAL_BATCH})
+
+
+def _metrics_of_module(dp: Any) -> Outcome:
+    """Metrics that no model holds; a log that is called like Keras's own."""
+    with dp.scope():
+        mean, error = keras.metrics.Mean(name="mean"), keras.metrics.MeanAbsoluteError()
+
+        class Counting(OwnStep):
+            def train_step(self, data: Any) -> Any:
+                x, y = data
+                with tf.GradientTape() as tape:
+                    y_pred = self(x)
+                    loss = MODULE_LOSS(y, y_pred)
+                self.apply(tape.gradient(loss, self.trainable_variables))
+                mean.update_state(loss)
+                error.update_state(y, y_pred)
+                return {"mean": mean.result(), "error": error.result(), "loss": loss}
+
+        model = dp.prepare(Counting())
+        model.compile(adam(), loss="mse")
+    return observe_fit(model, DATA)
+
+
+def _r2(y_true: Any, y_pred: Any) -> Any:
+    """One number of a batch."""
+    spread = tf.reduce_sum(tf.square(y_true - tf.reduce_mean(y_true)))
+    return 1 - tf.reduce_sum(tf.square(y_true - y_pred)) / spread
+
+
+def _number_of_a_batch(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((8,)), layers.Dense(2)]))
+        model.compile(sgd(), "mse", metrics=[_r2, keras.metrics.PearsonCorrelation(axis=None)])
+    return observe_fit(model, {**DATA, "validation_data": (X[:31], TARGETS[:31])})
+
+
+def _unprepared(dp: Any) -> Outcome:
+    """Parts of a prepared model, and another one, used as they are."""
+    with dp.scope():
+        inputs = keras.Input((8,))
+        hidden = layers.Dense(3)(inputs)
+        model = dp.prepare(keras.Model(inputs, layers.Dense(2)(hidden)))
+        model.compile(sgd(), "mse")
+        encoder = keras.Model(inputs, hidden)
+        other = keras.Sequential([keras.Input((8,)), layers.Dense(2)])
+        other.compile(sgd(), "mse", metrics=["mae"])
+    outcome = observe_fit(model, DATA)
+    outcome["predict"] = [encoder.predict(X[:ROWS], verbose=0)]
+    outcome["evaluate"] = [np.array(other.evaluate(X[:ROWS], TARGETS[:ROWS], verbose=0))]
+    fitted = observe_fit(other, DATA)
+    return outcome | {f"other {name}": arrays for name, arrays in fitted.items()}
+
+
+class Triples(OwnStep):
+    """Three inputs in a tuple, and the loss of each of them to the tape."""
+
+    def train_step(self, data: Any) -> Any:
+        with tf.GradientTape() as tape:
+            anchor, near, far = (self.hidden(each) for each in data)
+            distance = tf.reduce_sum(tf.square(anchor - near) - tf.square(anchor - far), axis=-1)
+            loss = tf.nn.softplus(distance)
+        variables = self.hidden.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        self.tracker.update_state(loss)
+        return {"loss": self.tracker.result()}
+
+
+def _triples(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(Triples())
+        model.compile(sgd(learning_rate=0.002))
+    rows = tf.data.Dataset.from_tensor_slices((X[:ROWS], X[ROWS - 1 :: -1], np.roll(X[:ROWS], 3, axis=0)))
+    return observe_fit(model, {"x": rows.batch(GLOBAL_BATCH)})
+
+
+def _dictionary(dp: Any) -> Outcome:
+    class Dictionary(ModuleLoss):
+        def train_step(self, data: Any) -> Any:
+            return super().train_step((data["x"], data["y"]))
+
+    with dp.scope():
+        model = dp.prepare(Dictionary())
+        model.compile(adam())
+    return observe_fit(model, {"x": {"x": DATA["x"], "y": DATA["y"]}, "batch_size": GLOBAL_BATCH})
+
+
+def _loop_by_hand(dp: Any) -> Outcome:
+    """The loop of Keras's guide, outside of the scope."""
+    with dp.scope():
+        model = keras.Sequential([keras.Input((8,)), layers.Dense(2)])
+        optimizer, seen = adam(), keras.metrics.MeanAbsoluteError()
+    results = []
+    for start in range(0, ROWS, GLOBAL_BATCH):
+        x, y = X[start : start + GLOBAL_BATCH], TARGETS[start : start + GLOBAL_BATCH]
+        with tf.GradientTape() as tape:
+            y_pred = model(x, training=True)
+            loss = tf.reduce_mean(tf.square(y - y_pred))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        seen.update_state(y, y_pred)
+        results.append(np.array(seen.result()))
+    return {"weights": [np.array(each) for each in model.get_weights()], "batch logs": results}
+
+
+def _distributed_loop(dp: Any) -> Outcome:
+    """The loop of TensorFlow's tutorial: per-example losses, divided by the global batch."""
+    with dp.scope():
+        model = keras.Sequential([keras.Input((8,)), layers.Dense(2)])
+        optimizer = sgd(learning_rate=0.05)
+        optimizer.build(model.trainable_variables)
+
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            values = tf.reduce_mean(tf.square(y - model(x)), axis=-1)
+            loss = tf.nn.compute_average_loss(values, global_batch_size=GLOBAL_BATCH)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    rows = tf.data.Dataset.from_tensor_slices((X[:ROWS], TARGETS[:ROWS])).batch(GLOBAL_BATCH)
+    losses = []
+    if dp.num_replicas == 1 and not hasattr(dp, "strategy"):
+        losses = [float(step(x, y)) for x, y in rows]
+    else:
+
+        @tf.function
+        def distributed(batch: Any) -> Any:
+            return dp.strategy.reduce("SUM", dp.strategy.run(step, args=batch), axis=None)
+
+        for batch in dp.strategy.experimental_distribute_dataset(rows):
+            losses.append(float(distributed(batch)))
+    return {"weights": [np.array(each) for each in model.get_weights()], "batch logs": [np.array(losses)]}
+
+
+CASES: dict[str, Case] = {
+    "loss of a module, in a step": own_step(ModuleLoss),
+    "losses in a dict and a list, in a step": own_step(KeptLosses),
+    "losses made on the spot, in a step": own_step(LossOnTheSpot),
+    "loss vector given to the tape": own_step(LossVector, lambda: sgd(learning_rate=0.002)),
+    "loss that is a sum by hand": own_step(LossSum, lambda: sgd(learning_rate=0.002)),
+    "loss that is a sum by hand, beside noise": own_step(NoisyLossSum, lambda: sgd(learning_rate=0.002)),
+    "sum_over_examples beside a mean": own_step(SumAndMean, lambda: sgd(learning_rate=0.01)),
+    "sum_gradients before clipping by hand": own_step(ClippedByHand),
+    "gather_rows in a layer": own_step(Centred),
+    "gather_rows in a contrastive loss": own_step(Contrastive),
+    "optimizer in a dict": own_step(OptimizerInDict),
+    "layer that only the step uses": own_step(HeadOfStep),
+    "sum of `losses` in a step": own_step(OwnStepLosses),
+    "add_loss in training only, zero at first, sums and means": Case(_adding),
+    "endpoint layer": Case(_endpoint),
+    "losses of compute_loss": Case(_distiller),
+    "positions, Adam": _positions(6, lambda: adam(learning_rate=0.05)),
+    "positions of dynamic length, RMSprop": _positions(None, lambda: keras.optimizers.RMSprop(0.02)),
+    "positions, accumulation": _positions(6, lambda: adam(gradient_accumulation_steps=2)),
+    "positions, micro-steps": _positions(6, lambda: adam(learning_rate=0.05), micro_batch=3),
+    "no call, nothing built": Case(_without_call),
+    "two optimizers, nothing built": Case(_players),
+    "metrics of a module": Case(_metrics_of_module),
+    "metrics that are one number of a batch": Case(_number_of_a_batch),
+    "models that were not prepared": Case(_unprepared),
+    "triples": Case(_triples),
+    "one dict of data": Case(_dictionary),
+    "loop by hand, outside of the scope": Case(_loop_by_hand),
+    "loop of TensorFlow's tutorial": Case(_distributed_loop),
+}
+
+# Cannot be divided: each is refused before anything is updated, by a word of the way out.
+
+
+class ClippedAfterTape(ModuleLoss):
+    def changed(self, gradients: Any) -> Any:
+        return tf.clip_by_global_norm(gradients, 0.05)[0]
+
+
+class CentredOnOwnRows(ModuleLoss):
+    def call(self, inputs: Any) -> Any:
+        hidden = self.hidden(inputs)
+        return self.out(hidden - tf.reduce_mean(hidden, axis=0))
+
+
+class SumBesideMean(OwnStep):
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return tf.reduce_sum(tf.square(y_pred - y)) + tf.reduce_mean(tf.abs(y_pred))
+
+
+class Averaging(layers.Layer):
+    """Keeps an average of its own."""
+
+    def build(self, shape: Any) -> None:
+        self.average = self.add_weight(shape=(shape[-1],), initializer="zeros", trainable=False)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if training:
+            self.average.assign(0.9 * self.average + 0.1 * tf.reduce_mean(inputs, axis=0))
+        return inputs
+
+
+class KeepsAverage(ModuleLoss):
+    def __init__(self) -> None:
+        super().__init__()
+        self.averaging = Averaging()
+
+    def call(self, inputs: Any) -> Any:
+        return self.out(self.averaging(self.hidden(inputs), training=True))
+
+
+class LogsLargest(ModuleLoss):
+    def train_step(self, data: Any) -> Any:
+        return {**super().train_step(data), "largest": tf.reduce_max(self(data[0]))}
+
+
+REFUSED: dict[str, tuple[Callable[[], keras.Model], str]] = {
+    "clipped after the tape": (ClippedAfterTape, "sum_gradients"),
+    "centred on own rows": (CentredOnOwnRows, "gather_rows"),
+    "a sum beside a mean": (SumBesideMean, "sum_over_examples"),
+    "a layer that keeps an average": (KeepsAverage, "gather_rows"),
+    "a log that is a maximum": (LogsLargest, "gather_rows"),
+}
