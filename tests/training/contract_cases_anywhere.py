@@ -221,9 +221,11 @@ class Distiller(keras.Model):
     def call(self, inputs: Any) -> Any:
         return self.student(inputs)
 
-    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **more: Any) -> Any:
-        more.pop("training", None)
-        return 0.3 * super().compute_loss(x, y, y_pred, **more) + self.distance(self.teacher(x), y_pred)
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        return 0.3 * loss + self.distance(self.teacher(x), y_pred)
 
 
 def _distiller(dp: Any) -> Outcome:
