@@ -18,6 +18,8 @@ class Answers(NamedTuple):
     """Given a replica's value and TensorFlow's way to sum it, returns what the replica gets back."""
     made: Callable[[], None]
     """Called when a variable is made under the strategy's scope."""
+    outside_of_scope: Callable[[], contextlib.AbstractContextManager[Any]]
+    """Where an optimizer of the strategy makes variables that is used outside of its scope."""
 
 
 def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
@@ -44,12 +46,19 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
 
         @contextlib.contextmanager
         def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
-            # Optimizers make their variables beside those that they update, also outside of the scope.
+            # Optimizers make their variables beside those that they update: also in a loop outside of the scope.
             with contextlib.ExitStack() as stack:
-                if tf.distribute.get_strategy() is not strategy:
-                    stack.enter_context(strategy.scope())
-                stack.enter_context(super().colocate_vars_with(colocate_with_variable))
+                if isinstance(colocate_with_variable, tf.distribute.DistributedValues):
+                    if not tf.distribute.has_strategy():
+                        stack.enter_context(answers.outside_of_scope())
+                    stack.enter_context(super().colocate_vars_with(colocate_with_variable))
                 yield
+
+        def update(self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True) -> Any:
+            if isinstance(var, tf.distribute.DistributedValues):
+                return super().update(var, fn, args, kwargs, group)
+            # A variable that was made outside of the scope, by a loop outside of it.
+            return fn(var, *args, **(kwargs or {}))
 
         def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
             answers.made()

@@ -45,7 +45,7 @@ from tfscale.training.metrics import meet_updates
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.optimizers import reduce_gradients_once
 from tfscale.training.randomness import separate_random_streams
-from tfscale.training.scope_checks import check_inside_scope, check_model, check_optimizers
+from tfscale.training.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
 from tfscale.training.sending import Sending, choose_sending, send_gradients
 from tfscale.training.settling import settling_callbacks
 from tfscale.training.step_check import StepCheck
@@ -263,6 +263,7 @@ class PreparedModel:
     def _adapt(self, name: str) -> None:
         """Makes every part of the compiled model exact for the step `name`. Cheap next to tracing it."""
         model = self._model
+        refuse_stateful_layers(model, self._strategy.num_replicas_in_sync)
         build_for(model, self._strategy, name, self._data_spec)
         set_batch_norm(model, self._batch_norm)
         # Once more, for layers that were made when the model was built.

@@ -7,12 +7,11 @@ It is traced once as on one device, and never run: afterwards everything exists,
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import tensorflow as tf
 
-from tfscale.training.made import made_under
+from tfscale.training.outside import making_variables_outside
 from tfscale.training.own_share import make_lone_share
 from tfscale.training.share import in_share
 
@@ -28,27 +27,14 @@ def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_
     leaves = tf.nest.flatten(data_spec)
     present = [index for index, leaf in enumerate(leaves) if leaf is not None]
 
-    def make(arguments: dict[str, Any]) -> tf.Variable:
-        with strategy.scope():
-            return tf.Variable(**arguments)
+    def alone(*values: Any) -> None:
+        filled: list[Any] = [None] * len(leaves)
+        for index, value in zip(present, values, strict=True):
+            filled[index] = value
+        # As one replica that computes everything by itself: nothing is exchanged, not even in what is never run.
+        lone = in_share(make_lone_share(tf.constant(1)))
+        with making_variables_outside(strategy), tf.distribute.ReplicaContext(strategy, 0), lone:
+            step(tf.nest.pack_sequence_as(data_spec, filled))
 
-    # A variable must not be made in the graph that is traced, where only TensorFlow's own step could give it its value.
-    # Another thread is the one public way out of a graph and of a replica's context.
-    with ThreadPoolExecutor(1) as outside:
-
-        def creator(next_creator: Callable[..., Any], **arguments: Any) -> Any:
-            del next_creator
-            made_under(strategy).note()
-            return outside.submit(make, arguments).result()
-
-        def alone(*values: Any) -> None:
-            filled: list[Any] = [None] * len(leaves)
-            for index, value in zip(present, values, strict=True):
-                filled[index] = value
-            # As one replica that computes everything by itself: nothing is exchanged, not even in what is never run.
-            lone = in_share(make_lone_share(tf.constant(1)))
-            with tf.variable_creator_scope(creator), tf.distribute.ReplicaContext(strategy, 0), lone:
-                step(tf.nest.pack_sequence_as(data_spec, filled))
-
-        with strategy.scope():
-            tf.function(alone, autograph=False).get_concrete_function(*(leaves[index] for index in present))
+    with strategy.scope():
+        tf.function(alone, autograph=False).get_concrete_function(*(leaves[index] for index in present))

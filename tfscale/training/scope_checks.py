@@ -30,6 +30,21 @@ def check_model(model: Any, strategy: tf.distribute.Strategy) -> None:
     check_optimizers(model)
 
 
+def refuse_stateful_layers(model: keras.Model, num_replicas: int) -> None:
+    """Refuses layers that keep a state for each row of a batch of one size.
+
+    Raises:
+        ModelError: Naming the layer.
+    """
+    stateful = [layer.name for layer in _tf_private.flat_layers(model) if getattr(layer, "stateful", False)]
+    if stateful and num_replicas > 1:
+        raise ModelError(
+            "A stateful RNN keeps a state for each row of a batch of one size, and cannot be divided over replicas.\n"
+            f"Received: layer {stateful[0]!r} with stateful=True, and {num_replicas} replicas. Train it on one device, "
+            "or with stateful=False."
+        )
+
+
 def check_optimizers(model: keras.Model) -> None:
     """Refuses a model whose optimizers were made outside of the scope.
 

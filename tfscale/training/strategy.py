@@ -23,6 +23,7 @@ from tfscale.training.data.distribution import distribute_global_batches
 from tfscale.training.link import describe_link, measure_link
 from tfscale.training.made import made_under
 from tfscale.training.optimizers import answer_all_reduce
+from tfscale.training.outside import entering_scope
 from tfscale.training.packs import choose_packing
 from tfscale.training.share import is_in_step
 from tfscale.training.versions import check_versions
@@ -205,7 +206,10 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
         if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             _SERVING.append(strategy)
         _tf_private.update_without_merge_call(strategy)
-        answer_for(strategy, Answers(is_in_step, answer_all_reduce, made_under(strategy).note))
+        answer_for(
+            strategy,
+            Answers(is_in_step, answer_all_reduce, made_under(strategy).note, lambda: entering_scope(strategy)),
+        )
         distribute_global_batches(strategy)
     return strategy
 

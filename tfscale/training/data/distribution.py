@@ -51,6 +51,31 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         return GlobalBatches(_checked(dataset, expected), strategy, for_loop=model is None)
 
     strategy.experimental_distribute_dataset = distribute
+    run = strategy.run
+
+    def run_once(fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+        results = run(fn, args, kwargs, options)
+        model = _calling_model(_ON_BATCH)
+        if model is None or is_prepared(model):
+            return results
+        _refuse_on_workers(model, strategy)
+        # Keras gave the whole batch to every replica, and all have computed the same.
+        return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
+
+    strategy.run = run_once
+
+
+_CALLS = ("fit", "evaluate", "predict")
+_ON_BATCH = ("train_on_batch", "test_on_batch", "predict_on_batch")
+
+
+def _refuse_on_workers(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+    replicas = local_replicas(strategy)
+    if replicas.here < replicas.total:
+        raise ModelError(
+            "A model that is used on single batches by several workers must be prepared.\n"
+            f"Received: model {model.name!r}, as it is. Call dp.prepare(model) first."
+        )
 
 
 # How a model is prepared that is used under the scope of a strategy as it is.
@@ -70,9 +95,9 @@ def is_prepared(model: keras.Model) -> bool:
     return "make_predict_function" in vars(model)
 
 
-def _calling_model() -> keras.Model | None:
-    """The model whose `fit`, `evaluate` or `predict` is running in this thread."""
-    found = [each for name in ("fit", "evaluate", "predict") for each in callers(keras.Model, function=name)[:1]]
+def _calling_model(names: Sequence[str] = _CALLS) -> keras.Model | None:
+    """The model of which one of these methods is running in this thread."""
+    found = [each for name in names for each in callers(keras.Model, function=name)[:1]]
     return found[0] if found else None
 
 
