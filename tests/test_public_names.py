@@ -41,11 +41,14 @@ NAMES = {
     "TfscaleError",
     "VersionError",
     "__version__",
+    "gather_rows",
     "make_strategy",
     "prepare",
     "resolve_cluster",
     "scale_hyperparameters",
     "simulate_replicas",
+    "sum_gradients",
+    "sum_over_examples",
     "verify",
 }
 

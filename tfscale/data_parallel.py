@@ -25,7 +25,6 @@ from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.callbacks.step_counted import rederive_callbacks
 from tfscale.training.data.dataset import GlobalDataset
-from tfscale.training.data.distribution import prepare_others
 from tfscale.training.inputs import local_replicas, worker_rank
 from tfscale.training.link import describe_link
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
@@ -170,7 +169,6 @@ class DataParallel:
         # By name, so that a notebook's cell that runs twice is listed once.
         self._knobs: dict[str, ScaledKnob] = {}
         self._models: weakref.WeakSet[keras.Model] = weakref.WeakSet()
-        prepare_others(self._strategy, self._prepare_as_used)
         if seed is not None:
             keras.utils.set_random_seed(seed)
 
@@ -213,17 +211,12 @@ class DataParallel:
         """Where the model, the optimizer and the metrics are created, and `compile` is called."""
         return self._strategy.scope()
 
-    def _prepare_as_used(self, model: keras.Model) -> None:
-        """Prepares a model that was not, for batches of any size."""
-        prepare(model, strategy=self._strategy, batch_norm=self._batch_norm, batch_ratio=self.batch_ratio)
-
     def prepare(self, model: keras.Model, check: str = "auto") -> keras.Model:
         """Makes `model` exact on these replicas; see `tfscale.prepare`. The same object comes back.
 
         Args:
             model: Any Keras model that was made under the scope, compiled or not.
-            check: Whether its first step is compared with that of one replica: `"auto"`, `"always"`, `"warn"` or
-                `"off"`.
+            check: `"auto"`, `"always"`, `"warn"` or `"off"`: whether its first step is compared with one replica's.
         """
         prepared = prepare(
             model,

@@ -232,6 +232,8 @@ CASES: dict[str, Case] = {
         lambda: mlp(outputs=1),
         lambda: {"optimizer": sgd(), "loss": keras.losses.Dice()},
         lambda: {"x": X, "y": LABELS[:, None].astype("float32"), "batch_size": 24},
+        # A quotient of two sums, each rounded: 1.8e-5 on some processors, and 4e-6 on others.
+        tolerance=3e-5,
     ),
     "mean absolute error by name": fitting(mlp, regressing(loss="mae"), targeted()),
     "embedding, sparse gradients and clipnorm": fitting(

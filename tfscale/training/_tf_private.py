@@ -195,15 +195,6 @@ def reduction_axes(layer: keras.layers.BatchNormalization) -> list[int]:
     return list(layer._reduction_axes)
 
 
-def captured_from_outside(graph: Any) -> dict[str, Any]:
-    """What the placeholders of a function's graph stand for that were made for tensors of outside, by their names.
-
-    Why: whether an index comes from the batch shows only in the graph around a loop or a function that XLA compiles.
-    Breaks first: tests/training/test_graph_walk.py.
-    """
-    return {inside.op.name: outside for outside, inside in getattr(graph, "captures", ())}
-
-
 def build_from_spec(model: keras.Model, data_spec: Any) -> None:
     """Builds the layers, losses, metrics and optimizer of `model` from shapes alone.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.training import _tf_private
+from tfscale.training import _graph_private
 
 # What these say of a tensor depends on its shape alone.
 _SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
@@ -39,7 +39,7 @@ def _operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:
     while left:
         op = left.pop()
         if id(op.graph) not in captured:
-            captured[id(op.graph)] = _tf_private.captured_from_outside(op.graph)
+            captured[id(op.graph)] = _graph_private.captured_from_outside(op.graph)
         outside = captured[id(op.graph)]
         if op.name in outside:
             # A stand-in for a tensor of the graph around this one, or for something that is there already.

@@ -7,10 +7,13 @@ draws for itself with those that one device draws for all.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from tfscale.training import _graph_private
 
 
 class _Draw(NamedTuple):
@@ -22,6 +25,8 @@ class _Draw(NamedTuple):
     """What it is filled with; with an integer, the input of this place."""
 
 
+# A name is not given twice.
+_COUNT = itertools.count()
 # In the middle of what they draw, and not zero, so that whatever is multiplied by it is still seen.
 _UNIFORM, _NORMAL = 0.5, 0.25
 _DRAWS = {
@@ -60,6 +65,8 @@ def silenced(concrete: Any) -> Callable[..., Any]:
     for inner in graph.library.function:
         # Inside of a function an output is named with its place.
         _silence(inner.node_def, lambda name: f"{name}:output:0")
+    _rename_functions(graph)
+    _graph_private.define_functions(graph.library.function)
     captured = list(concrete.captured_inputs)
 
     @tf.function(autograph=False)
@@ -72,6 +79,22 @@ def silenced(concrete: Any) -> Callable[..., Any]:
         return function(*tf.nest.flatten(arguments, expand_composites=True), *captured)
 
     return call
+
+
+def _rename_functions(graph: Any) -> None:
+    """Gives the functions of a graph names of their own: by the old ones TensorFlow knows them as they were."""
+    new = {each.signature.name: f"{each.signature.name}_silenced{next(_COUNT)}" for each in graph.library.function}
+    for function in graph.library.function:
+        function.signature.name = new[function.signature.name]
+    for node in (*graph.node, *(node for function in graph.library.function for node in function.node_def)):
+        node.op = new.get(node.op, node.op)
+        for attribute in node.attr.values():
+            for function in (attribute.func, *attribute.list.func):
+                if function.name in new:
+                    function.name = new[function.name]
+    for gradient in graph.library.gradient:
+        gradient.function_name = new.get(gradient.function_name, gradient.function_name)
+        gradient.gradient_func = new.get(gradient.gradient_func, gradient.gradient_func)
 
 
 def _silence(nodes: Any, output_of: Callable[[str], str]) -> None:

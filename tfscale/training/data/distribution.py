@@ -106,7 +106,7 @@ def _prepare_other(model: keras.Model, strategy: tf.distribute.Strategy) -> None
     if prepare is None:
         raise ModelError(
             "A model that is used under a strategy of tfscale must be prepared.\n"
-            f"Received: model {model.name!r}, as it is. Call tfscale.prepare(model, strategy=...) first."
+            f"Received: model {model.name!r}, as it is. Call dp.prepare(model) first, or tfscale.prepare(model, strategy=...)."
         )
     _log.info("model %r was not prepared, and is now, as it is used: batches of any size, checks as usual", model.name)
     prepare(model)

@@ -1,0 +1,156 @@
+"""Cases of the check of the first step, each in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tfscale
+from tests.training.contract_cases_anywhere import DATA, REFUSED, ModuleLoss
+from tests.training.models import adam, sgd
+
+
+class _Messages(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[str] = []
+        logging.getLogger("tfscale").addHandler(self)
+        logging.getLogger("tfscale").setLevel(logging.INFO)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.kept.append(record.getMessage())
+
+
+def _data_parallel(num_replicas: int = 3) -> tfscale.DataParallel:
+    if tfscale.resolve_cluster().num_workers == 1:
+        tfscale.simulate_replicas(num_replicas)
+    keras.utils.set_random_seed(1)
+    return tfscale.DataParallel(global_batch=24)
+
+
+def _state(model: keras.Model) -> list[np.ndarray]:
+    variables = [*model.variables, *model.optimizer.variables]
+    local = model.distribute_strategy.experimental_local_results
+    return [np.asarray(copy) for variable in variables for copy in local(variable.value)]
+
+
+def refused(name: str) -> dict[str, Any]:
+    """The error of a program that cannot be divided, and whether it left any trace."""
+    build, _ = REFUSED[name]
+    dp = _data_parallel()
+    with dp.scope():
+        model = dp.prepare(build())
+        model.compile(adam(learning_rate=0.05))
+        model(DATA["x"][:1])
+    model.optimizer.build(model.trainable_variables)
+    before = _state(model)
+    try:
+        model.fit(**DATA, verbose=0, shuffle=False)
+    except tfscale.ParityError as error:
+        return {"message": str(error), "is unchanged": all(map(np.array_equal, before, _state(model)))}
+    return {"message": "", "is unchanged": False}
+
+
+def modes(mode: str) -> dict[str, Any]:
+    """What another mode makes of a program that cannot be divided."""
+    messages, dp = _Messages(), _data_parallel()
+    with dp.scope():
+        model = dp.prepare(REFUSED["centred on own rows"][0](), check=mode)
+        model.compile(sgd())
+    history = model.fit(**DATA, epochs=1, verbose=0, shuffle=False)
+    return {"trained": len(history.epoch), "warnings": [each for each in messages.kept if "is not that of one" in each]}
+
+
+def on_workers() -> str:
+    """The error that each of several workers ends with."""
+    dp = _data_parallel()
+    with dp.scope():
+        model = dp.prepare(REFUSED["clipped after the tape"][0]())
+        model.compile(sgd())
+    try:
+        model.fit(**DATA, verbose=0, shuffle=False)
+    except tfscale.ParityError as error:
+        return str(error)
+    return ""
+
+
+def checked_once() -> dict[str, int]:
+    """How often the state is read for a check, in several calls of `fit`."""
+    from tfscale.training.state import State
+
+    read, count = State.read, []
+
+    def counted(self: State, **how: Any) -> Any:
+        count.append(1)
+        return read(self, **how)
+
+    State.read = counted  # type: ignore[method-assign]
+    dp = _data_parallel()
+    found = {}
+    with dp.scope():
+        stock = dp.prepare(keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)]))
+        stock.compile(sgd(), "mse", metrics=["mae"])
+        own = dp.prepare(ModuleLoss())
+        own.compile(sgd())
+    for name, model in (("stock", stock), ("own", own)):
+        for when in ("first", "second"):
+            count.clear()
+            model.fit(**DATA, verbose=0)
+            found[f"{name}, {when} fit"] = len(count)
+    with dp.scope():
+        own.compile(adam())
+    count.clear()
+    own.fit(**DATA, verbose=0)
+    found["own, compiled anew"] = len(count)
+    return found
+
+
+def steps_per_call() -> list[float]:
+    """The losses of a program that is looked at and takes several steps per call."""
+    dp = _data_parallel()
+    with dp.scope():
+        model = dp.prepare(ModuleLoss())
+        model.compile(sgd(), steps_per_execution=2)
+    history = model.fit(**DATA, epochs=3, verbose=0, shuffle=False)
+    return [float(value) for value in history.history["under another name"]] + [int(model.optimizer.iterations.numpy())]
+
+
+def plain_steps() -> list[float]:
+    """The same on one device."""
+    keras.utils.set_random_seed(1)
+    model = ModuleLoss()
+    model.compile(sgd(), steps_per_execution=2)
+    history = model.fit(**DATA, epochs=3, verbose=0, shuffle=False)
+    return [float(value) for value in history.history["under another name"]] + [int(model.optimizer.iterations.numpy())]
+
+
+def answers() -> dict[str, Any]:
+    """How many replicas whom is told of, in a step and outside of it."""
+    dp = _data_parallel()
+    told: dict[str, Any] = {"outside": dp.strategy.num_replicas_in_sync}
+
+    class Asking(ModuleLoss):
+        def train_step(self, data: Any) -> Any:
+            context = tf.distribute.get_replica_context()
+            told["strategy"] = tf.distribute.get_strategy().num_replicas_in_sync
+            told["context"] = context.num_replicas_in_sync
+            return super().train_step(data)
+
+    with dp.scope():
+        model = dp.prepare(Asking(), check="off")
+        model.compile(sgd())
+        loose = {"optimizer": adam(), "metric": keras.metrics.Mean()}
+    model.fit(**DATA, verbose=0)
+    from tfscale.training.made import made_under
+
+    made = made_under(dp.strategy)
+    told["seen"] = [any(loose["optimizer"] is each for each in made.optimizers)]
+    told["seen"] += [any(loose["metric"] is each for each in made.metrics)]
+    told["hooked"] = "update_state" in vars(loose["metric"])
+    told["afterwards"] = dp.strategy.num_replicas_in_sync
+
+    return told

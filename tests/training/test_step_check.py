@@ -1,0 +1,56 @@
+"""The first step is compared with that of one replica before anything is updated."""
+
+import numpy as np
+import pytest
+
+from tests.processes import run_case, run_workers
+from tests.training.contract_cases_anywhere import REFUSED
+
+CASES = "tests.training.cases_step_check"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_step_that_cannot_be_divided_is_refused_before_anything_is_updated(name):
+    found = run_case(f"{CASES}:refused", args=(name,))
+    rule, received, way_out = found["message"].split("\n", 1)[0], "Received:", REFUSED[name][1]
+    assert "is not that of one replica" in rule
+    assert received in found["message"]
+    assert f"tfscale.{way_out}" in found["message"]
+    assert found["is unchanged"]
+
+
+@pytest.mark.parametrize(("mode", "num_warnings"), [("warn", 1), ("off", 0)])
+def test_other_modes_train(mode, num_warnings):
+    found = run_case(f"{CASES}:modes", args=(mode,))
+    assert found["trained"] == 1
+    assert len(found["warnings"]) == num_warnings
+
+
+def test_all_workers_end_with_the_same_error():
+    first, second = run_workers(f"{CASES}:on_workers", num_workers=2)
+    assert "sum_gradients" in first
+    assert first == second
+
+
+def test_what_is_checked_and_how_often():
+    found = run_case(f"{CASES}:checked_once")
+    assert found["stock, first fit"] == found["stock, second fit"] == 0
+    assert found["own, first fit"] > 0
+    assert found["own, second fit"] == 0
+    assert found["own, compiled anew"] > 0
+
+
+def test_no_step_is_lost_where_a_call_takes_several():
+    assert np.allclose(run_case(f"{CASES}:steps_per_call"), run_case(f"{CASES}:plain_steps"), rtol=1e-5)
+
+
+def test_answers_of_the_strategy():
+    found = run_case(f"{CASES}:answers")
+    assert found == {
+        "outside": 3,
+        "strategy": 1,
+        "context": 1,
+        "seen": [True, True],
+        "hooked": True,
+        "afterwards": 3,
+    }

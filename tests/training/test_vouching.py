@@ -1,0 +1,71 @@
+"""Whose code takes part in a step; one device, no strategy."""
+
+import keras
+import numpy as np
+import pytest
+
+from tfscale.errors import ModelError
+from tfscale.training.vouching import check_mode, foreign_parts, is_checked
+
+layers = keras.layers
+
+
+class Own(keras.layers.Layer):
+    def call(self, inputs):
+        return inputs
+
+
+class OwnStep(keras.Sequential):
+    def train_step(self, data):
+        return super().train_step(data)
+
+
+class OwnOptimizer(keras.optimizers.SGD):
+    pass
+
+
+def _compiled(model=None, **arguments):
+    model = model or keras.Sequential([keras.Input((2,)), layers.Dense(1)])
+    model.compile(**{"optimizer": "sgd", "loss": "mse", **arguments})
+    model.evaluate(np.ones((1, 2)), np.ones((1, 1)), verbose=0)
+    return model
+
+
+def _mixing():
+    inputs = keras.Input((2,))
+    return keras.Model(inputs, inputs - keras.ops.mean(inputs, axis=0))
+
+
+def own_function(y_true, y_pred):
+    return keras.ops.mean(keras.ops.abs(y_true - y_pred), axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("build", "number"),
+    [
+        (lambda: _compiled(metrics=["mae", keras.metrics.AUC()]), 0),
+        (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.BatchNormalization(), layers.Dense(1)])), 0),
+        (lambda: _compiled(keras.Sequential([keras.Input((2,)), Own(), layers.Dense(1)])), 1),
+        (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.Lambda(lambda x: x), layers.Dense(1)])), 1),
+        (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.Dense(1, activity_regularizer="l2")])), 1),
+        (lambda: _compiled(OwnStep([keras.Input((2,)), layers.Dense(1)])), 1),
+        (lambda: _compiled(loss=own_function), 1),
+        (lambda: _compiled(metrics=[own_function]), 1),
+        (lambda: _compiled(metrics=[keras.metrics.PearsonCorrelation(axis=None)]), 1),
+        (lambda: _compiled(optimizer=OwnOptimizer()), 1),
+        (_mixing, 1),
+    ],
+)
+def test_foreign_parts(build, number):
+    model = build()
+    assert (len(foreign_parts(model)) > 0) == (number > 0)
+    assert is_checked(model, "auto") == (number > 0)
+    assert is_checked(model, "always")
+    assert is_checked(model, "warn")
+    assert not is_checked(model, "off")
+
+
+@pytest.mark.parametrize("mode", ["sometimes", None, True])
+def test_bad_modes(mode):
+    with pytest.raises(ModelError, match="Received: check="):
+        check_mode(mode)

@@ -1,0 +1,28 @@
+"""The non-public names of TensorFlow's graphs and functions. By the rules of `_tf_private.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tensorflow.python.eager import context
+
+
+def captured_from_outside(graph: Any) -> dict[str, Any]:
+    """What the placeholders of a function's graph stand for that were made for tensors of outside, by their names.
+
+    Why: whether an index comes from the batch shows only in the graph around a loop or a function that XLA compiles.
+    Breaks first: tests/training/test_graph_walk.py.
+    """
+    return {inside.op.name: outside for outside, inside in getattr(graph, "captures", ())}
+
+
+def define_functions(functions: Iterable[Any]) -> None:
+    """Lets the runtime know functions by their definitions, which a graph that was imported calls.
+
+    Why: `tf.graph_util.import_graph_def` brings them into the graph alone, and a loop or a condition in it would look
+    for them in vain.
+    Breaks first: tests/training/test_silence.py::test_inside_of_loops_and_with_variables.
+    """
+    for function in functions:
+        context.context().add_function_def(function)
