@@ -33,6 +33,7 @@ TABLES = (
     "compressed",
     "replicas",
     "anywhere",
+    "float64",
 )
 # For the whole of a process; a case takes about three seconds when nothing else runs.
 _START_S, _CASE_S = 120.0, 25.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import keras
@@ -38,6 +39,8 @@ _ORDER = ("add_loss", "loss", "gradients", "metric", "log", "variable", "weight"
 def _line(row: Difference) -> str:
     what = row.label if row.kind in ("variable", "weight", "log", "loss") else f"{row.kind} of {row.label}"
     at = f" for {row.name!r}" if row.kind == "gradients" else ""
+    if math.isnan(row.ours) and math.isnan(row.reference):
+        return f"{what}{at}: of another shape than on one replica, or in one of the two runs only"
     return f"{what}{at}: {row.ours:.6g} where one replica has {row.reference:.6g}"
 
 
@@ -70,7 +73,9 @@ _RULES: tuple[tuple[Callable[[Sequence[Difference]], bool], str], ...] = (
         lambda rows: True,
         "code in which the rows of a batch meet (contrastive losses, pairs, `x - mean(x, 0)`, a ratio of sums), or a "
         "loss that adds a sum over the examples to a mean. For the first, compute it of tfscale.gather_rows(x), the "
-        "rows of all replicas; for the second, write tfscale.sum_over_examples(loss) around the sum. "
+        "rows of all replicas; for the second, write tfscale.sum_over_examples(loss) around the sum. In a script that was "
+        "written for tf.distribute, drop `tf.nn.scale_regularization_loss` and divisions by the number of replicas: a "
+        "step is told that there is one. "
         '`prepare(model, check="off")` trains without this check, and with another result than one replica\'s.',
     ),
 )

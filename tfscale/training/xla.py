@@ -15,6 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.training.terms import is_recording
 from tfscale.training.thread_flag import ThreadFlag
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,8 @@ def run_compiled(model: keras.Model, function: Callable[[], Any]) -> Any:
         model: Decides by its `jit_compile`.
         function: Computes tensors of this replica alone. Tensors and variables around it may be used freely.
     """
-    if not model.jit_compile or tf.executing_eagerly():
+    # What is looked at must not be hidden in a function of its own; it is the same to float rounding.
+    if not model.jit_compile or tf.executing_eagerly() or is_recording():
         return function()
     try:
         with _COMPILING.raised():

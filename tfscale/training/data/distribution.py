@@ -22,6 +22,8 @@ from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_
 from tfscale.training.callers import callers
 from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
+from tfscale.training.made import made_under
+from tfscale.training.rehearsal import rehearse
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +56,8 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
     run = strategy.run
 
     def run_once(fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+        if not tf.executing_eagerly() and _calling_model(_CALLS + _ON_BATCH) is None:
+            _build_optimizers(strategy, fn, args, kwargs or {})
         results = run(fn, args, kwargs, options)
         model = _calling_model(_ON_BATCH)
         if model is None or is_prepared(model):
@@ -67,6 +71,19 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
 
 _CALLS = ("fit", "evaluate", "predict")
 _ON_BATCH = ("train_on_batch", "test_on_batch", "predict_on_batch")
+
+
+def _build_optimizers(strategy: tf.distribute.Strategy, fn: Any, args: Any, kwargs: Any) -> None:
+    """Rehearses the step of a loop by hand whose optimizers are not built, which replicas could not do inside of it."""
+    if all(optimizer.built for optimizer in made_under(strategy).optimizers):
+        return
+    own_args, own_kwargs = tf.nest.map_structure(
+        lambda each: strategy.experimental_local_results(each)[0], (args, kwargs)
+    )
+    try:
+        rehearse(strategy, lambda _: fn(*own_args, **own_kwargs), ())
+    except Exception as error:  # What is wrong with the user's step will show where it is run.
+        _log.debug("the step of a loop by hand could not be rehearsed: %s", error)
 
 
 def _refuse_on_workers(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
@@ -106,7 +123,7 @@ def _prepare_other(model: keras.Model, strategy: tf.distribute.Strategy) -> None
     if prepare is None:
         raise ModelError(
             "A model that is used under a strategy of tfscale must be prepared.\n"
-            f"Received: model {model.name!r}, as it is. Call dp.prepare(model) first, or tfscale.prepare(model, strategy=...)."
+            f"Received: model {model.name!r}, as it is. Call dp.prepare(model) first."
         )
     _log.info("model %r was not prepared, and is now, as it is used: batches of any size, checks as usual", model.name)
     prepare(model)
