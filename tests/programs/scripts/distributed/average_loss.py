@@ -20,7 +20,7 @@ class Model(keras.Model):
             per_example_loss = loss_fn(y, self(x, training=True))
             loss = tf.nn.compute_average_loss(per_example_loss)
         self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
-        return {"loss": loss}
+        return {"mean_loss": loss}
 
 
 with strategy.scope():

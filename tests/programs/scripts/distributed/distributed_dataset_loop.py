@@ -1,4 +1,4 @@
-"""An own loop over a distributed dataset, with `strategy.run`, `strategy.reduce`, metrics, and a test step."""
+"""An own loop over a distributed dataset: `strategy.run`, `strategy.reduce`, metrics, a test step."""
 
 import keras
 import numpy as np
@@ -17,6 +17,7 @@ with strategy.scope():
     loss_object = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(3)])
     optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+    optimizer.build(model.trainable_variables)
     test_loss = keras.metrics.Mean()
     train_accuracy, test_accuracy = (keras.metrics.SparseCategoricalAccuracy() for _ in range(2))
 

@@ -20,7 +20,7 @@ class Model(keras.Model):
             per_example_loss = loss_fn(y, self(x, training=True))
             loss = tf.reduce_sum(per_example_loss) * (1.0 / BATCH)
         self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
-        return {"loss": loss}
+        return {"mean_loss": loss}
 
 
 with strategy.scope():

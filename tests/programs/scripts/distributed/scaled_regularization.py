@@ -21,7 +21,7 @@ class Model(keras.Model):
             loss = tf.nn.compute_average_loss(per_example_loss, global_batch_size=BATCH)
             loss += tf.nn.scale_regularization_loss(tf.add_n(self.losses))
         self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
-        return {"loss": loss}
+        return {"mean_loss": loss}
 
 
 with strategy.scope():

@@ -25,7 +25,7 @@ class Model(keras.Model):
         gradients = tape.gradient(loss, encoder + head)
         self.encoder_optimizer.apply_gradients(zip(gradients[: len(encoder)], encoder))
         self.head_optimizer.apply_gradients(zip(gradients[len(encoder) :], head))
-        return {"loss": loss}
+        return {"mean_loss": loss}
 
 
 inputs = keras.Input((4,))

@@ -17,9 +17,15 @@ is_chief = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("in
 rng = np.random.default_rng(0)
 x, y = rng.normal(size=(29, 4)).astype("float32"), rng.normal(size=(29, 1)).astype("float32")
 model = keras.Sequential(
-    [keras.Input((4,)), layers.Dense(6), layers.BatchNormalization(momentum=0.5), layers.ReLU(), layers.Dense(1)]
+    [
+        keras.Input((4,)),
+        layers.Dense(6, use_bias=False),
+        layers.BatchNormalization(momentum=0.5),
+        layers.ReLU(),
+        layers.Dense(1),
+    ]
 )
-model.compile(optimizer=keras.optimizers.Adam(0.02), loss="mse", metrics=["mae"])
+model.compile(optimizer=keras.optimizers.SGD(0.02), loss="mse", metrics=["mae"])
 history = model.fit(x[:21], y[:21], batch_size=BATCH, epochs=2, shuffle=False)
 results = model.evaluate(x[21:], y[21:], batch_size=BATCH)
 predictions = model.predict(x)

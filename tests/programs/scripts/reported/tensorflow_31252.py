@@ -21,7 +21,6 @@ model.compile(optimizer=keras.optimizers.Adam(0.02), loss="mse")
 callbacks = [
     keras.callbacks.ModelCheckpoint(newest, save_weights_only=True),
     keras.callbacks.ModelCheckpoint(best, monitor="loss", save_best_only=True),
-    keras.callbacks.TensorBoard(directory),
 ]
 history = model.fit(x, y, batch_size=BATCH, epochs=3, shuffle=False, callbacks=callbacks)
 restored = keras.models.load_model(best).predict(x[:5])

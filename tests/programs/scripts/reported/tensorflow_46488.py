@@ -29,4 +29,5 @@ model.compile(loss=loss, optimizer=keras.optimizers.SGD(0.05), metrics=["accurac
 history = model.fit(images, labels, batch_size=BATCH, epochs=3, shuffle=False)
 results = model.evaluate(images, labels, batch_size=BATCH)
 model.save(path)
-restored = keras.models.load_model(path).evaluate(images, labels, batch_size=BATCH)
+restored = keras.models.load_model(path)
+restored_results = restored.evaluate(images, labels, batch_size=BATCH)
