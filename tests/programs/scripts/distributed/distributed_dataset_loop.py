@@ -50,11 +50,15 @@ def distributed_test_step(inputs):
     strategy.run(test_step, args=(inputs,))
 
 
+def evaluate():
+    for inputs in test:
+        distributed_test_step(inputs)
+
+
 losses, accuracies = [], []
 for epoch in range(2):
     losses += [float(distributed_train_step(inputs)) for inputs in train]
-    for inputs in test:
-        distributed_test_step(inputs)
+    evaluate()
     accuracies += [float(each.result()) for each in (train_accuracy, test_accuracy, test_loss)]
     for metric in (train_accuracy, test_accuracy, test_loss):
         metric.reset_state()
