@@ -63,7 +63,7 @@ contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write README.md
 
 programs: $(VENV)/.test
-	$(BIN)/python -m tests.programs
+	$(BIN)/python -m tests.programs --write README.md
 
 clean:
 	rm -rf $(VENV) $(VENV)-* build dist demo_output examples/data *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

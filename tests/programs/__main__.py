@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     took = f"{len(runs.outcomes)} runs, {time.monotonic() - started_s:.0f} s, CPU time {runs.cpu_s:.0f} s"
     print(f"\n{len(chosen)} programs: {len(chosen) - len(names)} as they should be, {len(names)} not ({took}).")
     if options.write:
-        options.write.write_text(table.between_markers(options.write.read_text(), table.for_readme(rows)))
+        options.write.write_text(_with_tables(options.write.read_text(), rows))
     if options.json:
         found = {
             p.name: {str(s): [v.word, v.detail, v.is_expected(p, s), v.output] for s, v in verdicts[p].items()}
@@ -67,6 +67,17 @@ def main(arguments: list[str] | None = None) -> int:
         }
         options.json.write_text(json.dumps(found, indent=1))
     return 1 if bad else 0
+
+
+def _with_tables(text: str, rows: table.Rows) -> str:
+    """`text` with the table of ordinary programs and that of reports; one without rows stays as it is."""
+    reported = [row for row in rows if row[0].reported]
+    others = [row for row in rows if not row[0].reported]
+    if others:
+        text = table.between_markers(text, "programs", table.for_readme(others))
+    if reported:
+        text = table.between_markers(text, "reported", table.reported_for_readme(reported))
+    return text
 
 
 def _chosen(names: list[str]) -> list[Program]:
@@ -119,7 +130,9 @@ def _settings(program: Program, options: argparse.Namespace) -> list[Setting]:
     settings = [Setting(again=True)] if options.twice else [Setting(replicas) for replicas in options.replicas]
     if program.random and max(options.replicas) > 1 and not options.twice:
         settings.append(Setting(max(options.replicas), drawn=True))
-    if (options.workers or program.workers) and not (options.no_workers or options.twice):
+    # A strategy that a script makes by itself is one of this machine.
+    wanted = (options.workers or program.workers) and not program.has_own_strategy
+    if wanted and not (options.no_workers or options.twice):
         settings.append(Setting(1, workers=2))
     return [replace(each, float64=options.float64, one_scope=options.one_scope) for each in settings]
 
@@ -159,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--verbose", action="store_true", help="show the output of runs that failed")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--timeout", type=float, default=240.0, help="deadline of one run, in seconds")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="put the summary between the markers of this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the summaries between the markers of this file")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts to this file")
     return parser
 

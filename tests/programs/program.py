@@ -1,12 +1,14 @@
 """What a program of the corpus is: a plain Keras script, and what its constants tell the runner."""
 
 import ast
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
+_STRATEGY = re.compile(r"strategy = tf\.distribute\.\w+\(.*\)")
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,26 @@ class Program:
         """Whether it is run on two workers as a matter of course."""
         return bool(self._constant("WORKERS"))
 
+    @property
+    def reported(self) -> str | None:
+        """The public thread that reports what it is about: "keras#20585"."""
+        return self._constant("REPORTED")
+
+    @property
+    def has_own_strategy(self) -> bool:
+        """Whether it was written for tf.distribute; its strategy is handed over to tfscale."""
+        return any(makes_strategy(statement) for statement in self.tree.body)
+
     def _constant(self, name: str) -> Any:
         for statement in self.tree.body:
             if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
                 return ast.literal_eval(statement.value)
         return None
+
+
+def makes_strategy(statement: ast.stmt) -> bool:
+    """Whether a statement at the top level is `strategy = tf.distribute.MirroredStrategy()` or the like."""
+    return bool(_STRATEGY.fullmatch(ast.unparse(statement)))
 
 
 def all_programs() -> dict[str, Program]:

@@ -10,11 +10,18 @@
     with dp.scope():
         ...                                 # what makes models, optimizers, metrics, and compiles
     dp.prepare(model).fit(...)              # what trains stands outside, and every model that trains was prepared
+
+A script that was written for tf.distribute keeps its scopes. Only the line that makes its strategy is another one:
+
+    dp = tfscale.DataParallel(global_batch=BATCH, strategy=tf.distribute.MirroredStrategy(devices))
+    strategy = dp.strategy
 """
 
 import ast
 import itertools
 import re
+
+from tests.programs.program import makes_strategy
 
 # A model on which only `predict` is called stays as it is: an encoder of a model that was prepared, say.
 _PREPARED_FOR = {"fit", "evaluate", "train_on_batch", "test_on_batch"}
@@ -30,6 +37,8 @@ def with_readme_lines(tree: ast.Module, num_replicas: int, *, one_scope: bool = 
         num_replicas: How many devices to simulate.
         one_scope: Whether the whole script stands in one `with dp.scope():`, what trains included.
     """
+    if any(makes_strategy(each) for each in tree.body):
+        return _with_own_strategy(tree, num_replicas)
     start = next(i for i, each in enumerate(tree.body) if ast.unparse(each).startswith("BATCH = ")) + 1
     first = 1 if ast.get_docstring(tree) is not None else 0
     body = [
@@ -42,6 +51,18 @@ def with_readme_lines(tree: ast.Module, num_replicas: int, *, one_scope: bool = 
     for trains, group in itertools.groupby(rest, key=lambda each: not one_scope and _trains(each)):
         statements = list(group)
         body += statements if trains else [_in_scope(statements)]
+    return ast.fix_missing_locations(ast.Module(body, type_ignores=[]))
+
+
+def _with_own_strategy(tree: ast.Module, num_replicas: int) -> ast.Module:
+    devices = [f"CPU:{i}" for i in range(num_replicas)]
+    handed_over = ast.parse(
+        f"dp = tfscale.DataParallel(global_batch=BATCH, strategy=tf.distribute.MirroredStrategy({devices}))\n"
+        "strategy = dp.strategy"
+    ).body
+    body = ast.parse(f"import tfscale\ntfscale.simulate_replicas({num_replicas})").body
+    for statement in _Prepare().visit(ast.parse(ast.unparse(tree))).body:
+        body += handed_over if makes_strategy(statement) else [statement]
     return ast.fix_missing_locations(ast.Module(body, type_ignores=[]))
 
 

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from tests.programs.judgement import Verdict
 from tests.programs.program import Program
 
-BEGIN, END = "<!-- programs:begin -->", "<!-- programs:end -->"
+_PAGES = {
+    "keras": "https://github.com/keras-team/keras/issues/",
+    "ray": "https://github.com/ray-project/ray/issues/",
+    "raydp": "https://github.com/ray-project/raydp/pull/",
+    "tensorflow": "https://github.com/tensorflow/tensorflow/issues/",
+}
 # Row by row: the program, and its verdict by column.
 Rows = Sequence[tuple[Program, Mapping[str, Verdict]]]
 
@@ -27,34 +32,46 @@ def for_screen(rows: Rows) -> str:
 
 def for_readme(rows: Rows) -> str:
     """How many programs, how many of them equal, and every one with its worst verdict, in Markdown."""
-    worst = {program.name: _worst(verdicts) for program, verdicts in rows}
-    counts = Counter(verdict.word for verdict in worst.values())
-    others = ", ".join(f"{counts[word]} {word}" for word in ("refused", "different", "error") if counts[word])
-    lines = [
-        f"{len(rows)} programs: **{counts['equal']} equal**{', ' if others else ''}{others}.",
-        "",
-        "| program | what it is | verdict |",
-        "|---|---|---|",
-    ]
-    for program, _ in rows:
-        verdict = worst[program.name]
-        name = f" (`{verdict.detail.partition(':')[0]}`)" if verdict.word in ("refused", "error") else ""
-        bold = "**" if verdict.word in ("different", "error") else ""
-        lines.append(f"| {program.name} | {program.sentence} | {bold}{verdict.word}{bold}{name} |")
+    lines = [_summary(rows, "programs"), "", "| program | what it is | verdict |", "|---|---|---|"]
+    lines += [f"| {program.name} | {program.sentence} | {_in_markdown(verdicts)} |" for program, verdicts in rows]
     return "\n".join(lines)
 
 
-def between_markers(text: str, table: str) -> str:
-    """`text` with `table` between its two markers.
+def reported_for_readme(rows: Rows) -> str:
+    """The same for programs that were made of public threads: each with a link to its thread."""
+    lines = [_summary(rows, "reports"), "", "| thread | what was reported | here |", "|---|---|---|"]
+    for program, verdicts in rows:
+        where, _, number = program.reported.partition("#")
+        what = program.sentence.removeprefix(f"{program.reported}: ").rstrip(".")
+        lines.append(f"| [{program.reported}]({_PAGES[where]}{number}) | {what} | {_in_markdown(verdicts)} |")
+    return "\n".join(lines)
+
+
+def between_markers(text: str, name: str, table: str) -> str:
+    """`text` with `table` between the two markers of this name.
 
     Raises:
         ValueError: When the markers are not there, once each and in order.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end) or BEGIN in rest or END in after:
-        raise ValueError(f"The file must have the lines {BEGIN} and {END}, once each, in this order.")
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+    first, last = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
+    if not (begin and end) or first in rest or last in after:
+        raise ValueError(f"The file must have the lines {first} and {last}, once each, in this order.")
+    return f"{before}{first}\n{table}\n{last}{after}"
+
+
+def _summary(rows: Rows, what: str) -> str:
+    counts = Counter(_worst(verdicts).word for _, verdicts in rows)
+    others = ", ".join(f"{counts[word]} {word}" for word in ("refused", "different", "error") if counts[word])
+    return f"{len(rows)} {what}: **{counts['equal']} equal**{', ' if others else ''}{others}."
+
+
+def _in_markdown(verdicts: Mapping[str, Verdict]) -> str:
+    verdict = _worst(verdicts)
+    name = f" (`{verdict.detail.partition(':')[0]}`)" if verdict.word in ("refused", "error") else ""
+    bold = "**" if verdict.word in ("different", "error") else ""
+    return f"{bold}{verdict.word}{bold}{name}"
 
 
 def _worst(verdicts: Mapping[str, Verdict]) -> Verdict:

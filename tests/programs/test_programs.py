@@ -134,6 +134,34 @@ def test_readme_lines_are_added_and_nothing_else(tmp_path):
     ]
 
 
+def test_own_strategy_is_handed_over_and_scopes_stay(tmp_path):
+    text = (
+        "import tensorflow as tf\nBATCH = 8\nstrategy = tf.distribute.MirroredStrategy()\n"
+        "with strategy.scope():\n    model = make()\nmodel.fit(x)\n"
+    )
+    program = _program(tmp_path, text)
+    assert program.has_own_strategy
+    assert ast.unparse(with_readme_lines(program.tree, 2)).splitlines() == [
+        "import tfscale",
+        "tfscale.simulate_replicas(2)",
+        "import tensorflow as tf",
+        "BATCH = 8",
+        "dp = tfscale.DataParallel(global_batch=BATCH, strategy=tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1']))",
+        "strategy = dp.strategy",
+        "with strategy.scope():",
+        "    model = make()",
+        "dp.prepare(model).fit(x)",
+    ]
+    assert not _program(tmp_path, SCRIPT).has_own_strategy
+
+
+def test_reports_name_their_thread():
+    for program in all_programs().values():
+        if program.reported or program.path.parent.name == "reported":
+            assert program.sentence.startswith(f"{program.reported}: ")
+            assert program.name == program.reported.replace("#", "_")
+
+
 def test_one_scope_holds_all_that_follows_the_batch(tmp_path):
     text = ast.unparse(with_readme_lines(_program(tmp_path, SCRIPT).tree, 2, one_scope=True))
     assert text.count("with dp.scope():") == 1

@@ -4,7 +4,7 @@ import pytest
 
 from tests.programs.judgement import Verdict
 from tests.programs.program import Program
-from tests.programs.table import BEGIN, END, between_markers, for_readme, for_screen
+from tests.programs.table import between_markers, for_readme, for_screen, reported_for_readme
 
 
 @pytest.fixture
@@ -41,7 +41,21 @@ def test_screen_shows_every_run_and_what_was_said(rows):
     ]
 
 
+def test_reports_are_linked_to_their_threads(tmp_path):
+    path = tmp_path / "keras_20585.py"
+    path.write_text('"""keras#20585: `fit` does not start."""\nREPORTED = "keras#20585"')
+    assert reported_for_readme([(Program(path), {"N=1": Verdict("equal")})]).splitlines() == [
+        "1 reports: **1 equal**.",
+        "",
+        "| thread | what was reported | here |",
+        "|---|---|---|",
+        "| [keras#20585](https://github.com/keras-team/keras/issues/20585) | `fit` does not start | equal |",
+    ]
+
+
 def test_summary_stands_between_its_markers():
-    assert between_markers(f"a\n{BEGIN}\nold\n{END}\nb\n", "new") == f"a\n{BEGIN}\nnew\n{END}\nb\n"
+    begin, end = "<!-- reported:begin -->", "<!-- reported:end -->"
+    text = f"a\n{begin}\nold\n{end}\nb\n"
+    assert between_markers(text, "reported", "new") == f"a\n{begin}\nnew\n{end}\nb\n"
     with pytest.raises(ValueError, match="once each"):
-        between_markers("no markers", "new")
+        between_markers(text, "programs", "new")
