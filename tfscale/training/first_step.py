@@ -8,7 +8,6 @@ What the step makes of its rows is compared, and so is what it leaves in every v
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,8 +24,7 @@ from tfscale.training.share import in_share
 from tfscale.training.silence import silenced
 from tfscale.training.state import State
 from tfscale.training.terms import Recorder, Term, Terms, meet_term, meeting_terms
-
-_log = logging.getLogger(__name__)
+from tfscale.training.xla import without_xla
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +118,7 @@ class TwoRuns:
             _fit_private.use_global_seed_generator(seeds)
             index = replica_id() - self._replicas.first
             recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
-            with at_once(), meeting_terms(self._terms, recorder):
+            with at_once(), without_xla(), meeting_terms(self._terms, recorder):
                 outputs = self._steps.divided(parts[index])
             flat, layouts[index] = _flatten(outputs, recorder)
             return flat

@@ -73,9 +73,9 @@ _RULES: tuple[tuple[Callable[[Sequence[Difference]], bool], str], ...] = (
         lambda rows: True,
         "code in which the rows of a batch meet (contrastive losses, pairs, `x - mean(x, 0)`, a ratio of sums), or a "
         "loss that adds a sum over the examples to a mean. For the first, compute it of tfscale.gather_rows(x), the "
-        "rows of all replicas; for the second, write tfscale.sum_over_examples(loss) around the sum. In a script that was "
-        "written for tf.distribute, drop `tf.nn.scale_regularization_loss` and divisions by the number of replicas: a "
-        "step is told that there is one. "
+        "rows of all replicas; for the second, write tfscale.sum_over_examples(loss) around the sum. In a script for "
+        "tf.distribute, drop `tf.nn.scale_regularization_loss` and divisions by the number of replicas: a step is told "
+        "that there is one. "
         '`prepare(model, check="off")` trains without this check, and with another result than one replica\'s.',
     ),
 )

@@ -8,6 +8,7 @@ operations that are marked for XLA.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,11 +16,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training.terms import is_recording
 from tfscale.training.thread_flag import ThreadFlag
 
 _log = logging.getLogger(__name__)
 _COMPILING = ThreadFlag()
+_WITHOUT = ThreadFlag()
 
 
 class CollectiveInsideXlaError(Exception):
@@ -32,6 +33,11 @@ def refuse_collectives_inside_xla() -> None:
         raise CollectiveInsideXlaError
 
 
+def without_xla() -> contextlib.AbstractContextManager[None]:
+    """Has this thread trace what it would compile as part of the graph around it, in which all of it can be seen."""
+    return _WITHOUT.raised()
+
+
 def run_compiled(model: keras.Model, function: Callable[[], Any]) -> Any:
     """Returns `function()`, compiled by XLA when the model was compiled with `jit_compile=True`.
 
@@ -41,8 +47,7 @@ def run_compiled(model: keras.Model, function: Callable[[], Any]) -> Any:
         model: Decides by its `jit_compile`.
         function: Computes tensors of this replica alone. Tensors and variables around it may be used freely.
     """
-    # What is looked at must not be hidden in a function of its own; it is the same to float rounding.
-    if not model.jit_compile or tf.executing_eagerly() or is_recording():
+    if not model.jit_compile or tf.executing_eagerly() or _WITHOUT.is_raised:
         return function()
     try:
         with _COMPILING.raised():
