@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test lint bench bench-torch bench-links bench-scaling bench-data bench-recovery contract programs clean
+.PHONY: help demo demo-recovery test lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench-scaling  accuracy on 1 to 8 replicas, re-derived and left alone: tables and curves"
 	@echo "make bench-data  dp.dataset beside tf.data written by hand, and its work on 1 to 3 workers"
 	@echo "make bench-recovery  20 kills of 2 workers and of 3, and the parts of the time from kill to next step"
+	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
 	@echo "make clean   remove .venv and everything else that was made"
@@ -58,6 +59,9 @@ bench-data: $(VENV)/.examples
 bench-recovery: $(VENV)/.examples
 	$(BIN)/python -m benchmarks.recovery
 	$(BIN)/python -m benchmarks.recovery.overhead
+
+bench-check: $(VENV)/.test
+	$(BIN)/python -m benchmarks.check
 
 contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write README.md

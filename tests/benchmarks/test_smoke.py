@@ -1,5 +1,6 @@
 """One tiny pair runs from start to table; the arithmetic behind the table is checked by hand."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import time
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.check.plan import FirstStep
+from benchmarks.check.report import Row
 from benchmarks.contenders import GROUPS, Bar, Contender, Heat, heats
 from benchmarks.heat import compare, steps_per_epoch
 from benchmarks.processes import ContenderError, Measurement, running
@@ -92,6 +95,44 @@ def test_a_contender_that_fails_or_is_late_is_ended_and_shown(tmp_path):
     assert children() == set()
 
 
+def test_first_steps_with_and_without_the_check_end_with_a_table():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.check", "--model", "own train_step", "--replicas", "2", "--rounds", "1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+    )
+    # 0: the check was made where it was asked for, only there, and both sides logged the same loss.
+    assert done.returncode == 0, done.stderr
+    assert 'check="always"' in done.stdout
+    assert "the MLP, own train_step  2" in done.stdout
+
+
+def test_medians_and_ratios_of_first_steps():
+    pairs = [(_first_step(2.0), _first_step(seconds, 1.0)) for seconds in (8.0, 4.0, 5.0)]
+    row = Row("mlp", 2, tuple(pairs))
+    assert row.cells()[2:5] == ("2.00 [2.00 .. 2.00]", "5.00 [4.00 .. 8.00]", "2.50 [2.00 .. 4.00]")
+    assert row.faults() == []
+    assert Row("mlp", 2, tuple(pairs[:1])).cells()[4] == "4.00"
+
+
+@pytest.mark.parametrize(
+    ("num_replicas", "checked", "shown"),
+    [
+        (2, {}, "0 and 0 checks, not 0 and 1"),
+        (1, {"check_s": (1.0,)}, "0 and 1 checks, not 0 and 0"),
+        (2, {"check_s": (1.0,), "loss": 2.1}, "a loss of 2.1 with the check, 2.0 without"),
+        (2, {"check_s": (1.0,), "messages": ("it could not be checked (why)",)}, "could not be checked (why)"),
+    ],
+)
+def test_first_steps_that_are_not_what_was_to_be_compared(num_replicas, checked, shown):
+    without = _first_step(1.0)
+    row = Row("mlp", num_replicas, ((without, dataclasses.replace(without, **checked)),))
+    assert len(row.faults()) == 1
+    assert shown in row.faults()[0]
+
+
 def test_unknown_group_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["--only", "z"])
@@ -100,6 +141,10 @@ def test_unknown_group_is_refused(capsys):
 
 def _measurement(steps_per_s, global_batch, rss):
     return Measurement(steps_per_s * global_batch, steps_per_s, 1.0, rss, 0.0, {})
+
+
+def _first_step(seconds, *check_s):
+    return FirstStep(seconds, cpu_s=1.0, check_s=check_s, loss=2.0, messages=(), versions={})
 
 
 def _row(ratio, memory, bar):

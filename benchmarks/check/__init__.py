@@ -1,0 +1,1 @@
+"""What does the check of the first step cost? `python -m benchmarks.check`, or `make bench-check`."""
