@@ -154,3 +154,23 @@ def answers() -> dict[str, Any]:
     told["afterwards"] = dp.strategy.num_replicas_in_sync
 
     return told
+
+
+def assigned_only() -> tuple[int, int]:
+    """What a variable counts that a step never reads, and how many steps there were."""
+    dp = _data_parallel()
+
+    class Counting(ModuleLoss):
+        def __init__(self) -> None:
+            super().__init__()
+            self.count = tf.Variable(0, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+
+        def train_step(self, data: Any) -> Any:
+            self.count.assign_add(1, read_value=False)
+            return super().train_step(data)
+
+    with dp.scope():
+        model = dp.prepare(Counting())
+        model.compile(sgd())
+    model.fit(**DATA, verbose=0)
+    return int(model.count.numpy()), int(model.optimizer.iterations.numpy())

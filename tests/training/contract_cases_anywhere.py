@@ -341,6 +341,17 @@ def _metrics_of_module(dp: Any) -> Outcome:
     return observe_fit(model, DATA)
 
 
+class PerCent(OwnStep):
+    """Logs what it computes of a metric's result."""
+
+    def train_step(self, data: Any) -> Any:
+        logs = super().train_step(data)
+        return {**logs, "per cent": 100.0 * tf.sqrt(self.tracker.result())}
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return MODULE_LOSS(y, y_pred)
+
+
 def _r2(y_true: Any, y_pred: Any) -> Any:
     """One number of a batch."""
     spread = tf.reduce_sum(tf.square(y_true - tf.reduce_mean(y_true)))
@@ -476,6 +487,7 @@ CASES: dict[str, Case] = {
     "metrics of a module": Case(_metrics_of_module),
     "metrics that are one number of a batch": Case(_number_of_a_batch),
     "models that were not prepared": Case(_unprepared),
+    "log computed of a metric's result": own_step(PerCent),
     "triples": Case(_triples),
     "one dict of data": Case(_dictionary),
     "loop by hand, outside of the scope": Case(_loop_by_hand),
@@ -527,10 +539,18 @@ class LogsLargest(ModuleLoss):
         return {**super().train_step(data), "largest": tf.reduce_max(self(data[0]))}
 
 
+class FirstTwoRows(ModuleLoss):
+    """Takes the first dimension for something else than the examples."""
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return tf.reduce_mean(tf.square(y_pred[0] - y_pred[1]))
+
+
 REFUSED: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "clipped after the tape": (ClippedAfterTape, "sum_gradients"),
     "centred on own rows": (CentredOnOwnRows, "gather_rows"),
     "a sum beside a mean": (SumBesideMean, "sum_over_examples"),
     "a layer that keeps an average": (KeepsAverage, "gather_rows"),
     "a log that is a maximum": (LogsLargest, "gather_rows"),
+    "fails on one row": (FirstTwoRows, ""),
 }

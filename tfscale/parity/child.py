@@ -72,7 +72,8 @@ def perform(request: Request) -> Outcome:
         model = _check_model(build(), request.script.build)
     if request.run.kind == TFSCALE:
         dp = DataParallel(global_batch=user_data.facts.global_batch, strategy=strategy)
-        model = dp.prepare(model)
+        # What differs is this run's to show, in all of its quantities.
+        model = dp.prepare(model, check="warn")
     return _train(model, user_data, request)
 
 

@@ -16,8 +16,8 @@ class Answers(NamedTuple):
     """Whether this thread is inside of a step: then there is one replica, to whoever asks."""
     all_reduce: Callable[[Any, Callable[[Any], Any]], Any]
     """Given a replica's value and TensorFlow's way to sum it, returns what the replica gets back."""
-    made: Callable[[], None]
-    """Called when a variable is made under the strategy's scope."""
+    made: Callable[[Any], None]
+    """Called with a variable that was made under the strategy's scope."""
     outside_of_scope: Callable[[], contextlib.AbstractContextManager[Any]]
     """Where an optimizer of the strategy makes variables that is used outside of its scope."""
 
@@ -61,7 +61,8 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
             return fn(var, *args, **(kwargs or {}))
 
         def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
-            answers.made()
-            return super()._create_variable(next_creator, **kwargs)
+            variable = super()._create_variable(next_creator, **kwargs)
+            answers.made(variable)
+            return variable
 
     strategy.extended.__class__ = AnsweringExtended

@@ -13,13 +13,16 @@ import keras
 import tensorflow as tf
 
 from tfscale.training import _tf_private
+from tfscale.training.made import made_under
+from tfscale.training.metrics import computes_of_results, meet_updates, remembering_results
 from tfscale.training.rehearsal import rehearse
 from tfscale.training.step import has_own_step
+from tfscale.training.terms import Terms
 
 _log = logging.getLogger(__name__)
 
 
-def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, spec: Any) -> None:
+def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, spec: Any, terms: Terms) -> None:
     """Makes whatever the model, its losses, metrics and optimizers lack for one of its steps, on all replicas.
 
     Args:
@@ -27,6 +30,7 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
         strategy: Its strategy.
         name: Of the step, such as `"train_step"`.
         spec: Structure of specs of a batch; None where no data have come yet.
+        terms: What is known of the step; what the rehearsal shows of its logs is written there.
     """
     if spec is None:
         return
@@ -37,7 +41,15 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
             return
         except Exception as error:  # Keras calls the model with stand-ins for data, which not every model takes.
             _log.debug("model %r is not built from shapes alone: %s", model.name, error)
+
+    def step(data: Any) -> None:
+        meet_updates([*_tf_private.all_metrics(model), *made_under(strategy).metrics])
+        with remembering_results() as given:
+            logs = getattr(model, name)(data)
+        if name != "predict_step":
+            terms.tells_whole_results = computes_of_results(logs, given)
+
     try:
-        rehearse(strategy, getattr(model, name), spec)
+        rehearse(strategy, step, spec)
     except Exception as error:  # What is wrong with the user's step will show where it is run.
         _log.debug("the %s of model %r could not be rehearsed: %s", name, model.name, error)

@@ -19,6 +19,7 @@ from tfscale.training import _fit_private
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas
+from tfscale.training.made import made_under
 from tfscale.training.own_share import make_lone_share
 from tfscale.training.share import in_share
 from tfscale.training.silence import silenced
@@ -79,9 +80,13 @@ class TwoRuns:
         """Has the divided form traced anew, when something else is known of its terms."""
         self._traced.pop("divided", None)
 
-    def trace(self, rows: Any, parts: Sequence[ReplicaBatch]) -> None:
-        """Traces both forms, so that all variables are known that they use, before either is run."""
-        self._traced = {"alone": self._trace(self._alone, rows), "divided": self._trace(self._divided, list(parts))}
+    def trace_alone(self, rows: Any) -> None:
+        """Traces the step on one replica, before it is run."""
+        self._traced["alone"] = self._trace(self._alone, rows)
+
+    def trace_divided(self, parts: Sequence[ReplicaBatch]) -> None:
+        """Traces the divided step: of both all variables must be known, before either is run."""
+        self._traced["divided"] = self._trace(self._divided, list(parts))
 
     def divided(self, parts: Sequence[ReplicaBatch]) -> Outcome:
         """Runs the step on the parts of this process's replicas."""
@@ -107,6 +112,12 @@ class TwoRuns:
         traced = tf.function(lambda given: function(given, layout), autograph=False, reduce_retracing=True)
         concrete = traced.get_concrete_function(data)
         self._state.add(concrete.graph.variables)
+        # Those that are only assigned to are known by what the graph holds of them.
+        handles = set(map(id, concrete.captured_inputs))
+        for variable in made_under(self._strategy).variables:
+            copies = self._strategy.experimental_local_results(variable)
+            if any(id(copy.handle) in handles for copy in copies):
+                self._state.add([variable])
         call = silenced(concrete)
         return (traced if call is concrete else call), layout
 

@@ -20,13 +20,22 @@ class Made:
     def __init__(self) -> None:
         self._optimizers: list[weakref.ref[keras.optimizers.Optimizer]] = []
         self._metrics: list[weakref.ref[keras.metrics.Metric]] = []
+        self._variables: list[weakref.ref[Any]] = []
 
-    def note(self) -> None:
-        """To be called when a variable is made: notes for whom."""
+    def note(self, variable: Any = None) -> None:
+        """To be called when a variable is made: notes for whom, and the variable itself if it is there."""
+        if variable is not None:
+            self._variables.append(weakref.ref(variable))
         for optimizer in callers(keras.optimizers.Optimizer)[:1]:
             _add(self._optimizers, optimizer)
         for metric in callers(keras.metrics.Metric)[:1]:
             _add(self._metrics, metric)
+
+    @property
+    def variables(self) -> list[Any]:
+        """TensorFlow's variables of all replicas."""
+        self._variables = [each for each in self._variables if each() is not None]
+        return [variable for variable in (each() for each in self._variables) if variable is not None]
 
     @property
     def optimizers(self) -> list[keras.optimizers.Optimizer]:

@@ -17,10 +17,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training.all_reduce import replica_id
+from tfscale.training.all_reduce import all_reduce_sum, replica_id
 from tfscale.training.gather import gather_rows
+from tfscale.training.graph_walk import depends_on
 from tfscale.training.share import Share, current_share
-from tfscale.training.terms import as_mean, is_gathered, meet_term
+from tfscale.training.terms import as_mean, is_gathered, meet_term, tells_whole_results
 
 
 def local_metric_states(variables: Iterable[keras.Variable]) -> list[tf.Tensor]:
@@ -122,8 +123,22 @@ def remembering_results() -> Iterator[list[tuple[keras.metrics.Metric, Any]]]:
         _RESULTS.given = outer
 
 
+def computes_of_results(logs: Any, given: Sequence[tuple[keras.metrics.Metric, Any]]) -> bool:
+    """Whether a step in a graph has made any of its logs of metrics' results, and does not only return them."""
+    results = [leaf for _, result in given for leaf in keras.tree.flatten(result)]
+    others = [leaf for leaf in keras.tree.flatten(logs) if not any(leaf is each for each in results)]
+    made_by = {id(each.op) for each in results if tf.is_symbolic_tensor(each)}
+    symbolic = [leaf for leaf in others if tf.is_symbolic_tensor(leaf)]
+    return depends_on(symbolic, lambda op: id(op) in made_by)
+
+
 def _result(reference: weakref.ref[keras.metrics.Metric]) -> Any:
     metric: Any = reference()
+    share = current_share()
+    if share is not None and share.num_replicas > 1 and tells_whole_results():
+        states = all_reduce_sum(local_metric_states(metric.variables))
+        with using_states(metric.variables, states):
+            return type(metric).result(metric)
     result = type(metric).result(metric)
     if _RESULTS.given is not None:
         _RESULTS.given.append((metric, result))

@@ -6,8 +6,9 @@ batch. What cannot is an error, before anything is updated.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -35,6 +36,8 @@ from tfscale.training.updaters import held_optimizers, innermost, remember_optim
 _log = logging.getLogger(__name__)
 # Terms upstream, such as a layer's loss, change those downstream: so often are both looked at again.
 _MOST_ROUNDS = 5
+# Characters of somebody else's error.
+_SHOWN = 500
 # A penalty may be zero for ordinary rows, and no one could tell a sum from a mean.
 _SCALES = (10.0, -10.0, 100.0)
 
@@ -70,12 +73,13 @@ class StepCheck:
         """
         try:
             rows = CheckRows.of(batch, self._strategy)
-            message = self._look(rows)
-        except (ParityError, tf.errors.OutOfRangeError):
+            self._runs.trace_alone(rows.whole)
+        except tf.errors.OutOfRangeError:
             raise
         except Exception as error:  # Whatever a program of the user does with fewer rows than it expects.
             _log.warning("the first step of model %r could not be checked (%s)", self._model.name, error)
             return
+        message = self._look(rows)
         message = first_of_workers(self._strategy, message)
         if message and self._mode == "warn":
             _log.warning("%s", message)
@@ -91,14 +95,16 @@ class StepCheck:
 
     def _look(self, rows: CheckRows) -> str:
         """Sets right what can be; returns what cannot, or an empty text."""
-        self._runs.trace(rows.whole, rows.parts)
+        with self._dividing(rows):
+            self._runs.trace_divided(rows.parts)
         remember_optimizers(self._model, _optimizers(self._terms))
         self._state.name(self._variables())
         for optimizer in held_optimizers(self._model):
             self._state.average(_tf_private.gradient_accumulators(innermost(optimizer)))
         before = self._state.read()
         reference = self._runs.alone(rows.whole)
-        ours = self._settle(rows, reference)
+        with self._dividing(rows):
+            ours = self._settle(rows, reference)
         differences = self._differences(ours, reference, before)
         if differences and self._gather(differences, reference):
             self._runs.forget_divided()
@@ -107,6 +113,21 @@ class StepCheck:
         if not differences or self._is_noise(rows, reference, before, differences):
             return ""
         return describe_difference(differences, self._model, self._strategy.num_replicas_in_sync, rows.num_rows)
+
+    @contextlib.contextmanager
+    def _dividing(self, rows: CheckRows) -> Iterator[None]:
+        """Says so where a step fails that one replica can take."""
+        try:
+            yield
+        except Exception as error:
+            shares = ", ".join(str(int(part.num_examples)) for part in rows.parts)
+            raise ParityError(
+                f"The first step of model {self._model.name!r} runs on one replica, and not when it is divided. "
+                f"It was tried on {rows.num_rows} rows; nothing was updated.\n"
+                f"Received: {type(error).__name__} on shares of {shares} rows: {str(error)[:_SHOWN]}\n"
+                "Likeliest cause: the first dimension of the data is not that of the examples, or a step needs more of "
+                "them than a replica may get. Let the examples come first in every tensor of a batch."
+            ) from error
 
     def _settle(self, rows: CheckRows, reference: Outcome) -> Outcome:
         """Finds out which terms are sums; returns the outcome of the divided step that knows."""

@@ -80,6 +80,8 @@ class Terms:
         """Those that are sums over the examples."""
         self.owners: dict[int, Any] = {}
         """Whoever was met in a step, by identity, in the order of the first meeting."""
+        self.tells_whole_results = False
+        """Whether the step computes something of a metric's result, and has to be told that of all replicas at once."""
         self.gathered: set[int] = set()
         """Identities of the metrics that need the whole batch at once."""
 
@@ -177,6 +179,11 @@ def counting_anew() -> Iterator[None]:
 def is_gathered(metric: Any) -> bool:
     """Whether a metric is to be given the rows of all replicas."""
     return _CURRENT.terms is not None and id(metric) in _CURRENT.terms.gathered
+
+
+def tells_whole_results() -> bool:
+    """Whether metrics tell the step at hand the results of all replicas, at the price of a collective each."""
+    return _CURRENT.terms is not None and _CURRENT.terms.tells_whole_results
 
 
 def gradients_are_sums() -> bool:
