@@ -288,7 +288,8 @@ class PreparedModel:
         if self._looked_at.get(name) == (key := look_key(model)):
             return None
         self._looked_at[name] = key
-        return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), self._check)
+        what = "first step" if name == "train_step" else "first step of an evaluation"
+        return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), self._check, what)
 
     def _both_forms(self, name: str) -> Steps:
         """The step `name` as it is run, and as on one replica."""

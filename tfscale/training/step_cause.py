@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import keras
-
 from tfscale.training.step_differences import Difference
 
 _SHOWN = 3
 
 
-def describe_difference(differences: Sequence[Difference], model: keras.Model, num_replicas: int, num_rows: int) -> str:
+def describe_difference(differences: Sequence[Difference], what: str, num_replicas: int, num_rows: int) -> str:
     """The text of the error: what differs, why most likely, and the way out.
 
     Args:
         differences: What the step computed first, then what it left.
-        model: Whose step it is.
+        what: The step, such as "first step of model 'a'".
         num_replicas: Of the job.
         num_rows: On which the step was tried.
     """
@@ -26,8 +24,8 @@ def describe_difference(differences: Sequence[Difference], model: keras.Model, n
     more = f"\n  and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
     cause = next(text for fits, text in _RULES if fits(ordered))
     return (
-        f"The first step of model {model.name!r} on {num_replicas} replicas is not that of one replica. "
-        f"It was tried on {num_rows} rows; nothing was updated.\n"
+        f"The {what} on {num_replicas} replicas is not that of one replica. "
+        f"It was tried on {num_rows} rows; nothing was updated by it.\n"
         f"Received:\n{shown}{more}\n"
         f"Likeliest cause: {cause}"
     )

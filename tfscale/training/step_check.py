@@ -50,14 +50,18 @@ class StepCheck:
         strategy: Its strategy.
         terms: What is known of the terms of this kind of step; what is found is written there.
         steps: The step, in both forms.
+        what: The step in words, such as "first step".
         mode: `"raise"` or `"warn"`.
     """
 
-    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, terms: Terms, steps: Steps, mode: str):
+    def __init__(
+        self, model: keras.Model, strategy: tf.distribute.Strategy, terms: Terms, steps: Steps, mode: str, what: str
+    ):
         self._model = model
         self._strategy = strategy
         self._terms = terms
         self._mode = mode
+        self._what = f"{what} of model {model.name!r}"
         self._state = State(strategy)
         self._runs = TwoRuns(steps, strategy, terms, self._state)
         self._tolerance = tolerance_of(_bytes_per_number(model))
@@ -77,7 +81,7 @@ class StepCheck:
         except tf.errors.OutOfRangeError:
             raise
         except Exception as error:  # Whatever a program of the user does with fewer rows than it expects.
-            _log.warning("the first step of model %r could not be checked (%s)", self._model.name, error)
+            _log.warning("the %s could not be checked (%s)", self._what, error)
             return
         message = self._look(rows)
         message = first_of_workers(self._strategy, message)
@@ -112,7 +116,7 @@ class StepCheck:
             differences = self._differences(ours, reference, before)
         if not differences or self._is_noise(rows, reference, before, differences):
             return ""
-        return describe_difference(differences, self._model, self._strategy.num_replicas_in_sync, rows.num_rows)
+        return describe_difference(differences, self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
 
     @contextlib.contextmanager
     def _dividing(self, rows: CheckRows) -> Iterator[None]:
@@ -122,8 +126,8 @@ class StepCheck:
         except Exception as error:
             shares = ", ".join(str(int(part.num_examples)) for part in rows.parts)
             raise ParityError(
-                f"The first step of model {self._model.name!r} runs on one replica, and not when it is divided. "
-                f"It was tried on {rows.num_rows} rows; nothing was updated.\n"
+                f"The {self._what} runs on one replica, and not when it is divided. "
+                f"It was tried on {rows.num_rows} rows; nothing was updated by it.\n"
                 f"Received: {type(error).__name__} on shares of {shares} rows: {str(error)[:_SHOWN]}\n"
                 "Likeliest cause: the first dimension of the data is not that of the examples, or a step needs more of "
                 "them than a replica may get. Let the examples come first in every tensor of a batch."
@@ -221,7 +225,7 @@ class StepCheck:
         for why, run in others:
             control = self._all_differences(run(), reference, before)
             if all(control.get(key, 0.0) > self._tolerance / 10 for key in names):
-                _log.info("the first step of model %r could not be checked (%s)", self._model.name, why)
+                _log.info("the %s could not be checked (%s)", self._what, why)
                 return True
         return False
 
