@@ -35,6 +35,8 @@ TABLES = (
     "anywhere",
     "float64",
 )
+HALF = 7
+"""So many tables are run by test_contract.py, the others by test_contract_programs.py."""
 # For the whole of a process; a case takes about three seconds when nothing else runs.
 _START_S, _CASE_S = 120.0, 25.0
 # TensorFlow keeps the graphs of replicas for good, and the process grows.
