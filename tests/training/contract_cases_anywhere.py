@@ -89,6 +89,13 @@ class LossSum(OwnStep):
         return tf.reduce_sum(tf.square(y_pred - y))
 
 
+class LateLossSum(OwnStep):
+    """Zero for ordinary rows, and so is its gradient."""
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return tf.reduce_sum(tf.nn.relu(tf.abs(self.out(x[:, :4])) - 2.0))
+
+
 class NoisyLossSum(OwnStep):
     """What it draws does not count, but would keep two runs from being compared."""
 
@@ -358,6 +365,38 @@ def _r2(y_true: Any, y_pred: Any) -> Any:
     return 1 - tf.reduce_sum(tf.square(y_true - y_pred)) / spread
 
 
+def _share_of_large(y_true: Any, y_pred: Any) -> Any:
+    """As a masked accuracy, of which the first rows may say nothing: none of them counts."""
+    counts = tf.cast(y_true > 0.5, y_pred.dtype)
+    return tf.math.divide_no_nan(tf.reduce_sum(counts * tf.cast(y_pred > 0.0, y_pred.dtype)), tf.reduce_sum(counts))
+
+
+@keras.saving.register_keras_serializable("tests")
+class LargeShare(keras.metrics.Metric):
+    """The same as a class: the mean over batches of a ratio."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.total, self.count = (self.add_weight(name=name, initializer="zeros") for name in ("total", "count"))
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.total.assign_add(_share_of_large(tf.cast(y_true, y_pred.dtype), y_pred))
+        self.count.assign_add(1.0)
+
+    def result(self) -> Any:
+        return self.total / self.count
+
+
+def _silent_at_first(dp: Any) -> Outcome:
+    order = np.argsort(TARGETS[:ROWS].max(axis=1))
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((8,)), layers.Dense(2)]))
+        model.compile(sgd(), "mse", metrics=[_share_of_large, LargeShare(name="large")])
+    # The last batch of the validation is one row, which the first replicas do not get.
+    validation = {"validation_data": (X[:25], TARGETS[:25]), "validation_batch_size": 8}
+    return observe_fit(model, {**DATA, "x": X[order], "y": TARGETS[order], **validation})
+
+
 def _number_of_a_batch(dp: Any) -> Outcome:
     with dp.scope():
         model = dp.prepare(keras.Sequential([keras.Input((8,)), layers.Dense(2)]))
@@ -467,6 +506,7 @@ CASES: dict[str, Case] = {
     "losses made on the spot, in a step": own_step(LossOnTheSpot),
     "loss vector given to the tape": own_step(LossVector, lambda: sgd(learning_rate=0.002)),
     "loss that is a sum by hand": own_step(LossSum, lambda: sgd(learning_rate=0.002)),
+    "loss that is a sum by hand, zero at first": own_step(LateLossSum, lambda: sgd(learning_rate=0.01)),
     "loss that is a sum by hand, beside noise": own_step(NoisyLossSum, lambda: sgd(learning_rate=0.002)),
     "sum_over_examples beside a mean": own_step(SumAndMean, lambda: sgd(learning_rate=0.01)),
     "sum_gradients before clipping by hand": own_step(ClippedByHand),
@@ -486,6 +526,7 @@ CASES: dict[str, Case] = {
     "two optimizers, nothing built": Case(_players),
     "metrics of a module": Case(_metrics_of_module),
     "metrics that are one number of a batch": Case(_number_of_a_batch),
+    "metrics of which the first rows say nothing": Case(_silent_at_first),
     "models that were not prepared": Case(_unprepared),
     "log computed of a metric's result": own_step(PerCent),
     "triples": Case(_triples),

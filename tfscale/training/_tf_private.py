@@ -158,6 +158,11 @@ def metric_function(metric: keras.metrics.Metric) -> Any:
     return getattr(metric, "_fn", None)
 
 
+def metric_arguments(metric: keras.metrics.Metric) -> dict[str, Any]:
+    """What the function of a metric is called with, besides labels and predictions. Why: as `metric_function`."""
+    return dict(getattr(metric, "_fn_kwargs", {}))
+
+
 def all_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
     """The metrics of a compiled model one by one, where `model.metrics` has one object for those of `compile`.
 

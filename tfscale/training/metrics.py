@@ -17,7 +17,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training.all_reduce import all_reduce_sum, replica_id
+from tfscale.training import _tf_private
+from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.foreign import is_of_keras
 from tfscale.training.gather import gather_rows
 from tfscale.training.graph_walk import depends_on
 from tfscale.training.share import Share, current_share
@@ -74,7 +76,7 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
     update, share = type(metric).update_state.__get__(metric), current_share()
     if share is None:
         return update(*args, **kwargs)
-    if share.num_replicas > 1 and is_gathered(metric):
+    if share.num_replicas > 1 and (is_gathered(metric) or _is_number_of_a_batch(metric, args)):
         return _update_with_all_rows(metric, args, kwargs)
     if type(metric).update_state not in _COUNTING_NUMBERS or len(args) != 1 or kwargs.get("sample_weight") is not None:
         return update(*args, **kwargs)
@@ -88,13 +90,24 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
     return update(as_mean(value, share) if is_sum else value, sample_weight=tf.cast(share.weight, metric.dtype))
 
 
+def _is_number_of_a_batch(metric: keras.metrics.Metric, args: Sequence[Any]) -> bool:
+    """Whether a metric averages a function of labels and predictions that returns one number of all of them."""
+    function = _tf_private.metric_function(metric)
+    if function is None or len(args) < 2 or (is_of_keras(function) and getattr(metric, "axis", 0) is not None):
+        return False
+    # Looked at while tracing, and left out of the graph by TensorFlow, since nobody uses it.
+    value = tf.convert_to_tensor(function(*args[:2], **_tf_private.metric_arguments(metric)))
+    return value.shape.rank == 0
+
+
 def _update_with_all_rows(metric: keras.metrics.Metric, args: Any, kwargs: Any) -> None:
     whole_args, whole_kwargs = keras.tree.map_structure(_gathered, (args, kwargs))
-    before = local_metric_states(metric.variables)
+    before, share = local_metric_states(metric.variables), current_share()
+    # The states are added up, so one replica counts for all: the first that has rows, and none whose row is a stand-in.
+    counts_for_all = share is None or (share.num_examples > 0) & (share.first_row == 0)
     type(metric).update_state(metric, *whole_args, **whole_kwargs)
     for variable, state in zip(metric.variables, before, strict=True):
-        # The states are added up, so one replica counts for all.
-        variable.assign(variable if replica_id() == 0 else state)
+        variable.assign(tf.where(counts_for_all, tf.convert_to_tensor(variable.value), state))
 
 
 def _gathered(value: Any) -> Any:

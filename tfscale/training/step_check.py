@@ -20,6 +20,7 @@ from tfscale.training import _tf_private
 from tfscale.training.agreement import agree_with_chief, first_of_workers
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.first_step import Outcome, Steps, TwoRuns
+from tfscale.training.foreign import is_of_keras
 from tfscale.training.made import made_under
 from tfscale.training.state import State
 from tfscale.training.step_cause import describe_difference
@@ -114,6 +115,8 @@ class StepCheck:
             self._runs.forget_divided()
             ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before)
+        if not differences:
+            self._gather_untold(reference, before)
         if not differences or self._is_noise(rows, reference, before, differences):
             return ""
         return describe_difference(differences, self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
@@ -165,9 +168,9 @@ class StepCheck:
         return {term for term, is_sum in zip(order, decided, strict=True) if is_sum}
 
     def _settle_zeros(self, rows: CheckRows, reference: Outcome) -> bool:
-        """Tries other rows for losses of layers that were zero; returns whether one was found to be a sum."""
+        """Tries other rows for terms that were zero; returns whether one was found to be a sum."""
         left = {
-            term for term, record in reference.if_mean.items() if term.kind == "add_loss" and _is_zero(record)
+            term for term, record in reference.if_mean.items() if term.kind != "log" and _is_zero(record)
         } - self._terms.sums
         found: set[Term] = set()
         for scale in _SCALES:
@@ -180,10 +183,11 @@ class StepCheck:
             left -= told
         for term in left:
             _log.warning(
-                "the loss that %s of model %r adds was zero in every try: it is taken for a mean over the examples. "
-                "Where it is a sum, add tfscale.sum_over_examples(loss)",
+                "%s of %s, in the %s, was zero in every try, and is taken for a mean over the examples. Where it is a "
+                "sum, write tfscale.sum_over_examples(...) around it",
+                term.kind,
                 term.label,
-                self._model.name,
+                self._what,
             )
         self._terms.sums |= found
         return bool(found)
@@ -212,6 +216,19 @@ class StepCheck:
         is_new = bool(found - self._terms.gathered)
         self._terms.gathered |= found
         return is_new
+
+    def _gather_untold(self, reference: Outcome, before: dict[str, np.ndarray]) -> None:
+        """Gives the whole batch to foreign metrics of which these rows say nothing, as their states did not move."""
+        for metric in [*_tf_private.all_metrics(self._model), *made_under(self._strategy).metrics]:
+            if is_of_keras(type(metric)) or any(term.owner == id(metric) for term in reference.if_mean):
+                continue
+            moved = [
+                not np.array_equal(reference.state[each.path], before[each.path])
+                for each in metric.variables
+                if each.path in before and each.path in reference.state
+            ]
+            if not all(moved):
+                self._terms.gathered.add(id(metric))
 
     def _is_noise(
         self, rows: CheckRows, reference: Outcome, before: dict[str, np.ndarray], differences: Sequence[Difference]

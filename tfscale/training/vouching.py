@@ -8,6 +8,7 @@ import keras
 
 from tfscale.errors import ModelError
 from tfscale.training import _tf_private
+from tfscale.training.foreign import is_of_keras
 from tfscale.training.updaters import innermost
 
 MODES = ("auto", "always", "warn", "off")
@@ -74,7 +75,7 @@ def look_key(model: keras.Model) -> Any:
 
 
 def _is_known(thing: Any) -> bool:
-    return str(getattr(thing, "__module__", "")).split(".")[0] in ("keras", "tfscale") and thing not in _RUN_OTHERS
+    return is_of_keras(thing) and thing not in _RUN_OTHERS
 
 
 def _adds_what_may_be_a_sum(layer: keras.layers.Layer) -> bool:
