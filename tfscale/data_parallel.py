@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import weakref
@@ -25,6 +26,7 @@ from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.callbacks.step_counted import rederive_callbacks
 from tfscale.training.data.dataset import GlobalDataset
+from tfscale.training.data.distribution import prepare_others
 from tfscale.training.inputs import local_replicas, worker_rank
 from tfscale.training.link import describe_link
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
@@ -55,8 +57,7 @@ class DataParallel:
         warmup_epochs: Epochs over which the rate rises from the reference rate; `"auto"` is 5 for the linear rule, and
             none for the others.
         batch_norm: `"auto"`, `"local"` or `"synchronized"`. `"auto"` is local where one replica has at least
-            `reference_batch` examples, else synchronised, so that the statistics come from as many examples as in the
-            reference run.
+            `reference_batch` examples, else synchronised: statistics of as many examples as in the reference run.
         compression: How gradients travel. `"none"`: as they are (exact). `"bf16"` and `"fp16"`: in half of the bytes
             (rounding). `PowerSGD(rank)`: as thin matrices (approximate). `ErrorFeedback(inner)`: what a compression
             leaves out goes into the next step. Or a `Compression` of one's own. Losses, counts and metrics stay exact.
@@ -169,6 +170,8 @@ class DataParallel:
         # By name, so that a notebook's cell that runs twice is listed once.
         self._knobs: dict[str, ScaledKnob] = {}
         self._models: weakref.WeakSet[keras.Model] = weakref.WeakSet()
+        as_used = {"batch_norm": self._batch_norm, "batch_ratio": self.batch_ratio}
+        prepare_others(self._strategy, functools.partial(prepare, strategy=self._strategy, **as_used))
         if seed is not None:
             keras.utils.set_random_seed(seed)
 

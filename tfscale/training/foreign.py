@@ -10,7 +10,7 @@ def is_of_keras(thing: Any) -> bool:
 
     Example:
         >>> import keras
-        >>> is_of_keras(keras.layers.Dense), is_of_keras(lambda x: x)
+        >>> is_of_keras(keras.layers.Dense), is_of_keras(dict)
         (True, False)
     """
     return str(getattr(thing, "__module__", "")).split(".")[0] in ("keras", "tfscale")
