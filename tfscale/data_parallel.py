@@ -170,7 +170,7 @@ class DataParallel:
         # By name, so that a notebook's cell that runs twice is listed once.
         self._knobs: dict[str, ScaledKnob] = {}
         self._models: weakref.WeakSet[keras.Model] = weakref.WeakSet()
-        as_used = {"batch_norm": self._batch_norm, "batch_ratio": self.batch_ratio}
+        as_used: dict[str, Any] = {"batch_norm": self._batch_norm, "batch_ratio": self.batch_ratio}
         prepare_others(self._strategy, functools.partial(prepare, strategy=self._strategy, **as_used))
         if seed is not None:
             keras.utils.set_random_seed(seed)
