@@ -207,9 +207,12 @@ REFUSALS = {
     "AdaScale": "AdaScale measures each step's own gradients",
     "twice": "Received: a second `apply` of 'sgd",
     "sometimes": "Received: a conditional or repeated `apply` of 'sgd",
-    "not built": "Received: 'sgd",
     "own fit": "no argument `callbacks`",
 }
+
+
+def test_an_optimizer_that_nobody_builds_is_built_before_the_first_step(results):
+    assert result_of(results, "refusals", 2)["not built"] == ""
 
 
 @pytest.mark.parametrize("name", sorted(REFUSALS))

@@ -52,7 +52,7 @@ from tfscale.training.step_check import StepCheck
 from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.strategy import adopt_strategy
 from tfscale.training.terms import Terms
-from tfscale.training.updaters import held_optimizers, innermost
+from tfscale.training.updaters import held_optimizers, innermost, updating
 from tfscale.training.vouching import check_mode, is_checked, look_key
 from tfscale.training.xla import would_compile
 
@@ -270,7 +270,9 @@ class PreparedModel:
         scale_batch_norm(model, self._batch_ratio)
         separate_random_streams(model)
         made = made_under(self._strategy)
-        for optimizer in {id(each): each for each in (*held_optimizers(model), *made.optimizers)}.values():
+        for optimizer in {
+            id(each): each for each in (*held_optimizers(model), *updating(model, made.optimizers))
+        }.values():
             check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
             reduce_gradients_once(optimizer)
             send_gradients(optimizer, self._sending, self._strategy)

@@ -116,8 +116,9 @@ def test_files_hold_nothing_of_it(results):
 def test_refusals(results):
     adascale, late = result_of(results, "refusals")
     assert "AdaScale measures the noise" in adascale
-    assert "was not built" in late
-    assert all("Received: " in text for text in (adascale, late))
+    assert "Received: " in adascale
+    # Its step is rehearsed, which builds it.
+    assert late == ""
 
 
 @pytest.mark.parametrize("compression", ["bf8", "", None, 2, PowerSGD, ["bf16"]])
