@@ -72,7 +72,7 @@ def rows(directory: str, num_workers: int, here: int, drop_remainder: bool) -> d
     )
     workers = [
         [
-            [(part.data[0].numpy().tolist(), *(int(number) for number in part[1:])) for part in step]
+            [(part.data[0].numpy().tolist(), *(int(number) for number in part[1:4])) for part in step]
             for step in pipeline.of_replicas(LocalReplicas(worker * here, here, total))
         ]
         for worker in range(num_workers)
