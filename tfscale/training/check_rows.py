@@ -6,6 +6,7 @@ shows.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import keras
@@ -60,7 +61,7 @@ def _whole(batch: Any, strategy: tf.distribute.Strategy, count: int) -> Any:
     if isinstance(batch, tuple) and batch and all(isinstance(part, ReplicaBatch) for part in batch):
         counted = [part for part in batch if int(part.num_examples)]
         own = [take_rows(part.data, 0, int(part.num_examples), part.whole) for part in counted]
-        return _concat_rows(own or [batch[0].data], strategy, count)
+        return _concat_rows(own or [batch[0].data], strategy, count, _places(batch[0].whole))
     if any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(batch)):
         here = len(strategy.extended.worker_devices)
         own = [
@@ -76,7 +77,12 @@ def _is_special(leaf: Any) -> bool:
     return leaf is None or tf.is_tensor(leaf) or isinstance(leaf, tf.experimental.Optional)
 
 
-def _concat_rows(parts: list[Any], strategy: tf.distribute.Strategy, count: int) -> Any:
+def _places(whole: Any) -> set[int]:
+    """The leaves that every replica has whole."""
+    return {int(place) for place, known in dict(whole).items() if isinstance(known, tuple) or bool(known)}
+
+
+def _concat_rows(parts: list[Any], strategy: tf.distribute.Strategy, count: int, whole: Collection[int] = ()) -> Any:
     def together(*leaves: Any) -> Any:
         if not has_rows(leaves[0]):
             return leaves[0]
@@ -84,5 +90,9 @@ def _concat_rows(parts: list[Any], strategy: tf.distribute.Strategy, count: int)
             return tf.sparse.concat(axis=0, sp_inputs=list(leaves))
         return tf.concat(list(leaves), axis=0)
 
-    rows = tf.nest.map_structure(together, *parts) if len(parts) > 1 else parts[0]
+    leaves = list(zip(*(tf.nest.flatten(part) for part in parts), strict=True))
+    flat = [each[0] if place in whole else together(*each) for place, each in enumerate(leaves)]
+    rows = tf.nest.pack_sequence_as(parts[0], flat)
+    if whole:
+        return rows
     return gather_rows_of_workers(strategy, take_rows(rows, 0, count))
