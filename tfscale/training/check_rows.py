@@ -92,7 +92,9 @@ def _concat_rows(parts: list[Any], strategy: tf.distribute.Strategy, count: int,
 
     leaves = list(zip(*(tf.nest.flatten(part) for part in parts), strict=True))
     flat = [each[0] if place in whole else together(*each) for place, each in enumerate(leaves)]
-    rows = tf.nest.pack_sequence_as(parts[0], flat)
-    if whole:
-        return rows
-    return gather_rows_of_workers(strategy, take_rows(rows, 0, count))
+    divided = [place for place in range(len(flat)) if place not in whole]
+    # A side input is on every worker already.
+    everyone = gather_rows_of_workers(strategy, take_rows([flat[place] for place in divided], 0, count))
+    for place, leaf in zip(divided, everyone, strict=True):
+        flat[place] = leaf
+    return tf.nest.pack_sequence_as(parts[0], flat)

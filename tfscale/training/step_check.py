@@ -51,8 +51,8 @@ class StepCheck:
         strategy: Its strategy.
         terms: What is known of the terms of this kind of step; what is found is written there.
         steps: The step, in both forms.
+        mode: `"warn"` for a warning in place of an error, or any other of `vouching.MODES`.
         what: The step in words, such as "first step".
-        mode: `"raise"` or `"warn"`.
     """
 
     def __init__(

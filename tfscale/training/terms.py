@@ -87,7 +87,7 @@ class Terms:
 
     @property
     def gradients_are_sums(self) -> bool:
-        """Whether every gradient that is known is that of a sum."""
+        """Whether any gradient is known to be that of a sum. A step that mixes both kinds is found by its check."""
         return any(term.kind == "gradients" for term in self.sums)
 
     def __repr__(self) -> str:
