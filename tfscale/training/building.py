@@ -13,8 +13,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.training import _tf_private
-from tfscale.training.made import made_under
-from tfscale.training.metrics import computes_of_results, meet_updates, remembering_results
+from tfscale.training.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
 from tfscale.training.rehearsal import rehearse
 from tfscale.training.step import has_own_step
 from tfscale.training.terms import Terms
@@ -43,7 +42,7 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
             _log.debug("model %r is not built from shapes alone: %s", model.name, error)
 
     def step(data: Any) -> None:
-        meet_updates([*_tf_private.all_metrics(model), *made_under(strategy).metrics])
+        meet_updates(metrics_of(model))
         with remembering_results() as given:
             logs = getattr(model, name)(data)
         if name != "predict_step":

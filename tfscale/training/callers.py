@@ -12,24 +12,24 @@ from typing import TypeVar
 Kind = TypeVar("Kind")
 
 
-def callers(kind: type[Kind], *, function: str | None = None) -> list[Kind]:
+def callers(kind: type[Kind], *functions: str) -> list[Kind]:
     """Objects of one class whose methods are running in this thread, from the innermost to the outermost.
 
     Args:
         kind: Their class.
-        function: Only those whose method of this name is running.
+        *functions: Only those of whom a method of one of these names is running; any, if left out.
 
     Example:
         >>> class Owner:
         ...     def ask(self):
-        ...         return callers(Owner) == [self], callers(Owner, function="tell")
+        ...         return callers(Owner) == [self], callers(Owner, "tell")
         >>> Owner().ask()
         (True, [])
     """
     found: dict[int, Kind] = {}
     frame = inspect.currentframe()
     while frame is not None:
-        owner = frame.f_locals.get("self") if function in (None, frame.f_code.co_name) else None
+        owner = frame.f_locals.get("self") if not functions or frame.f_code.co_name in functions else None
         if isinstance(owner, kind):
             found.setdefault(id(owner), owner)
         frame = frame.f_back

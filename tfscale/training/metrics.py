@@ -22,8 +22,15 @@ from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.foreign import is_of_keras
 from tfscale.training.gather import gather_rows
 from tfscale.training.graph_walk import depends_on
+from tfscale.training.made import made_under
 from tfscale.training.share import Share, current_share
 from tfscale.training.terms import as_mean, is_gathered, meet_term, tells_whole_results
+
+
+def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
+    """The metrics of `model` one by one, and any other made under its strategy, whatever holds it."""
+    found = [*_tf_private.all_metrics(model), *made_under(model.distribute_strategy).metrics]
+    return list({id(metric): metric for metric in found}.values())
 
 
 def local_metric_states(variables: Iterable[keras.Variable]) -> list[tf.Tensor]:

@@ -280,7 +280,7 @@ class PreparedModel:
             check_inside_scope(model.metrics_variables, "metric", "a metric")
             make_losses_global(model)
         meet_added_losses(model)
-        meet_updates([*_tf_private.all_metrics(model), *made.metrics])
+        meet_updates(metrics.metrics_of(model))
 
     def _look(self, name: str) -> StepCheck | None:
         """What looks at the first step of a kind; None where there is nothing to be found."""

@@ -210,7 +210,7 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any]) -> Any:
         return send(value)
     if share.num_replicas == 1:
         return value
-    asking = callers(keras.optimizers.Optimizer, function="_all_reduce_sum_gradients")
+    asking = callers(keras.optimizers.Optimizer, "_all_reduce_sum_gradients")
     if not asking:
         return send(value)
     optimizer = asking[0]

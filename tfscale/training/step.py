@@ -19,7 +19,6 @@ from tfscale.training.batch_norm import batch_norm_layers, local_statistics, mov
 from tfscale.training.double_buffer import sending_what_waits, takes_turns
 from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.losses import global_loss_attributes
-from tfscale.training.made import made_under
 from tfscale.training.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
 from tfscale.training.own_share import share_of
 from tfscale.training.progress import counting_reductions
@@ -273,8 +272,7 @@ def _as_on_one_replica(model: keras.Model, share: Share) -> Iterator[None]:
 
 def _counted(model: keras.Model) -> list[keras.Variable]:
     """What the metrics of `model`, and any other under its strategy, have counted."""
-    made = made_under(model.distribute_strategy).metrics
-    variables = [*model.metrics_variables, *(variable for metric in made for variable in metric.variables)]
+    variables = [variable for metric in metrics.metrics_of(model) for variable in metric.variables]
     return list({id(variable): variable for variable in variables}.values())
 
 

@@ -21,7 +21,7 @@ from tfscale.training.agreement import agree_with_chief, first_of_workers
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.first_step import Outcome, Steps, TwoRuns
 from tfscale.training.foreign import is_of_keras
-from tfscale.training.made import made_under
+from tfscale.training.metrics import metrics_of
 from tfscale.training.state import State
 from tfscale.training.step_cause import describe_difference
 from tfscale.training.step_differences import (
@@ -94,8 +94,8 @@ class StepCheck:
     def _variables(self) -> list[keras.Variable]:
         model = self._model
         optimizers = held_optimizers(model)
-        metrics = [*model.metrics, *made_under(self._strategy).metrics]
-        found = [*model.variables, *(each for owner in (*optimizers, *metrics) for each in owner.variables)]
+        owners = (*optimizers, *metrics_of(model))
+        found = [*model.variables, *(each for owner in owners for each in owner.variables)]
         return list({id(variable): variable for variable in found}.values())
 
     def _look(self, rows: CheckRows) -> str:
@@ -208,7 +208,7 @@ class StepCheck:
     def _gather(self, differences: Sequence[Difference], reference: Outcome) -> bool:
         """Gives the whole batch to metrics that are not as on one replica; returns whether there are any."""
         names = {difference.name for difference in differences}
-        metrics = [*_tf_private.all_metrics(self._model), *made_under(self._strategy).metrics]
+        metrics = metrics_of(self._model)
         found = {id(metric) for metric in metrics if any(each.path in names for each in metric.variables)}
         # What is one number of each replica already has no rows to be gathered.
         found -= {term.owner for term in reference.if_mean if term.kind == "metric"}
@@ -219,7 +219,7 @@ class StepCheck:
 
     def _gather_untold(self, reference: Outcome, before: dict[str, np.ndarray]) -> None:
         """Gives the whole batch to foreign metrics of which these rows say nothing, as their states did not move."""
-        for metric in [*_tf_private.all_metrics(self._model), *made_under(self._strategy).metrics]:
+        for metric in metrics_of(self._model):
             if is_of_keras(type(metric)) or any(term.owner == id(metric) for term in reference.if_mean):
                 continue
             moved = [

@@ -114,8 +114,7 @@ def is_prepared(model: keras.Model) -> bool:
 
 def _calling_model(names: Sequence[str] = _CALLS) -> keras.Model | None:
     """The model of which one of these methods is running in this thread."""
-    found = [each for name in names for each in callers(keras.Model, function=name)[:1]]
-    return found[0] if found else None
+    return next(iter(callers(keras.Model, *names)), None)
 
 
 def _prepare_other(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
