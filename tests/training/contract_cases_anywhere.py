@@ -333,6 +333,28 @@ def _players(dp: Any) -> Outcome:
     return observe_fit(model, {"x": X[:ROWS], "batch_size": GLOBAL_BATCH})
 
 
+def _network_of_module(dp: Any) -> Outcome:
+    """A network and an optimizer that no model holds, trained in a model's step."""
+    with dp.scope():
+        network = keras.Sequential([keras.Input((8,)), layers.Dense(2)])
+        optimizer = sgd(learning_rate=0.05, clipnorm=0.02)
+
+        class Training(OwnStep):
+            def train_step(self, data: Any) -> Any:
+                x, y = data
+                with tf.GradientTape() as tape:
+                    loss = MODULE_LOSS(y, network(x))
+                gradients = tape.gradient(loss, network.trainable_variables)
+                optimizer.apply_gradients(zip(gradients, network.trainable_variables, strict=True))
+                self.tracker.update_state(loss)
+                return {"loss of a network": self.tracker.result()}
+
+        model = dp.prepare(Training())
+        model.compile()
+    outcome = observe_fit(model, DATA)
+    return outcome | {"weights": [np.array(each) for each in network.get_weights()]}
+
+
 def _metrics_of_module(dp: Any) -> Outcome:
     """Metrics that no model holds; a log that is called like Keras's own."""
     with dp.scope():
@@ -530,6 +552,7 @@ CASES: dict[str, Case] = {
     "positions, micro-steps": _positions(6, lambda: adam(learning_rate=0.05), micro_batch=3),
     "no call, nothing built": Case(_without_call),
     "two optimizers, nothing built": Case(_players),
+    "network and optimizer of a module": Case(_network_of_module),
     "metrics of a module": Case(_metrics_of_module),
     "metrics that are one number of a batch": Case(_number_of_a_batch),
     "metrics of which the first rows say nothing": Case(_silent_at_first),

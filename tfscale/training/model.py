@@ -269,13 +269,14 @@ class PreparedModel:
         # Once more, for layers that were made when the model was built.
         scale_batch_norm(model, self._batch_ratio)
         separate_random_streams(model)
-        made = made_under(self._strategy)
-        for optimizer in {
-            id(each): each for each in (*held_optimizers(model), *updating(model, made.optimizers))
-        }.values():
+        # Whoever's variables they update: in a step of this model they are met all the same.
+        made = made_under(self._strategy).optimizers
+        own = {id(each): each for each in (*held_optimizers(model), *updating(model, made))}
+        for optimizer in own.values():
             check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
-            reduce_gradients_once(optimizer)
             send_gradients(optimizer, self._sending, self._strategy)
+        for optimizer in ({id(each): each for each in made} | own).values():
+            reduce_gradients_once(optimizer)
         if model.compiled:
             check_inside_scope(model.metrics_variables, "metric", "a metric")
             make_losses_global(model)

@@ -25,6 +25,7 @@ from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.callers import callers
 from tfscale.training.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.training.graph_walk import depends_on
+from tfscale.training.scope_checks import check_inside_scope
 from tfscale.training.sending import sum_over_replicas
 from tfscale.training.share import Share, current_share, num_replicas
 from tfscale.training.terms import is_recording, meet_term, note_sums, noted_sums
@@ -32,6 +33,7 @@ from tfscale.training.thread_flag import ThreadFlag
 from tfscale.training.updaters import accumulates, innermost, updaters_of
 
 _REDUCED = ThreadFlag()
+_ANSWERING = ThreadFlag()
 
 
 def gradients_reduced() -> contextlib.AbstractContextManager[None]:
@@ -206,7 +208,7 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any]) -> Any:
     An optimizer that was made in the step itself, and so was not met before it, has its gradients weighted here.
     """
     share = current_share()
-    if share is None:
+    if share is None or _ANSWERING.is_raised:
         return send(value)
     if share.num_replicas == 1:
         return value
@@ -220,8 +222,11 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any]) -> Any:
             f"Received: {optimizer.name!r}, made inside of it or outside of the strategy's scope. Make it under "
             "`with dp.scope():`, before `fit`."
         )
+    check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
     gradients = list(value)
-    return all_reduce_sum(_weigh(optimizer, gradients, [optimizer] * len(gradients)))
+    # The sums are asked for on the optimizer's behalf, too.
+    with _ANSWERING.raised():
+        return all_reduce_sum(_weigh(optimizer, gradients, [optimizer] * len(gradients)))
 
 
 def reduce_together(
