@@ -262,16 +262,6 @@ class Sometimes(Twice):
         return {}
 
 
-class Unbuilt(Twice):
-    """An optimizer that `fit` does not build."""
-
-    def update(self, data: Any) -> None:
-        x, _ = data
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(self(x))
-        self.own_optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
-
-
 class OwnFit(keras.Sequential):
     """A `fit` that takes no callbacks."""
 
@@ -292,7 +282,6 @@ def refusals(num_replicas: int) -> dict[str, str]:
         made |= {
             "AdaScale": (keras.Sequential, adascale, {}),
             "sometimes": (Sometimes, {}, {}),
-            "not built": (Unbuilt, {}, {}),
             "own fit": (OwnFit, {}, {}),
         }
     return {name: _refusal(*how) for name, how in made.items()}
@@ -303,9 +292,7 @@ def _refusal(cls: type[keras.Sequential], arguments: dict[str, Any], of_optimize
     with dp.scope():
         model = dp.prepare(cls([keras.Input((FEATURES,)), keras.layers.Dense(OUTPUTS)]))
         optimizer = dp.optimizer(keras.optimizers.SGD(0.1, **of_optimizer))
-        model.compile(None if cls is Unbuilt else optimizer, "mse")
-        if cls is Unbuilt:
-            model.own_optimizer = optimizer
+        model.compile(optimizer, "mse")
     try:
         model.fit(ROWS, TARGETS)
     except tfscale.CommunicationError as error:

@@ -28,6 +28,7 @@ from tests.training.models import (
     normalised,
     sgd,
 )
+from tfscale.training.inputs import GlobalBatches
 
 
 def _data_parallel(num_replicas: int) -> Any:
@@ -154,7 +155,7 @@ def collectives(num_replicas: int, kind: str) -> dict[str, int]:
     model.evaluate(x, LABELS, batch_size=24, verbose=0)
     model.predict(x, batch_size=24, verbose=0)
     dataset = tf.data.Dataset.from_tensor_slices((x, LABELS)).batch(24)
-    iterator = iter(dp.strategy.experimental_distribute_dataset(dataset))
+    iterator = iter(GlobalBatches(dataset, dp.strategy))
     return {name: count_collectives(_graph(getattr(model, f"{name}_function"), iterator)) for name in ("train", "test")}
 
 

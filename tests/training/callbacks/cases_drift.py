@@ -130,10 +130,8 @@ class _Held:
 
 
 def not_prepared() -> str:
-    dp = tfscale.DataParallel(global_batch=BATCH)
-    with dp.scope():
-        model = _dense()
-        model.compile("sgd", "mse")
+    model = _dense()
+    model.compile("sgd", "mse")
     try:
         model.fit(X[:BATCH], Y[:BATCH], batch_size=BATCH, verbose=0, callbacks=[tfscale.callbacks.DriftWatch()])
     except tfscale.ModelError as error:
