@@ -12,8 +12,8 @@ from tests.training.cases_batch_norm import count_collectives
 from tfscale.training.all_reduce import all_reduce_sum, global_mean, replica_id, set_communication_options
 from tfscale.training.compression.riders import sum_with_riders
 from tfscale.training.losses import gather_with_own_slope
+from tfscale.training.own_share import agree_on_share, make_share
 from tfscale.training.packs import Packing
-from tfscale.training.share import agree_on_share, make_share
 
 
 def _strategy(num_replicas: int) -> tf.distribute.Strategy:

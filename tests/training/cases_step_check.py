@@ -174,3 +174,35 @@ def assigned_only() -> tuple[int, int]:
         model.compile(sgd())
     model.fit(**DATA, verbose=0)
     return int(model.count.numpy()), int(model.optimizer.iterations.numpy())
+
+
+class _Counted(keras.callbacks.Callback):
+    """Leaves counts behind at an epoch's start, as a training that goes on in mid-epoch does."""
+
+    def __init__(self, metric: keras.metrics.Metric) -> None:
+        super().__init__()
+        self.metric = metric
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        del logs
+        if batch == 0:
+            first = self.metric.variables[0].value
+            dp_copies = tf.distribute.get_strategy().experimental_local_results(first)
+            for copy, value in zip(dp_copies, (7.0, 0.0, 3.0), strict=False):
+                copy.assign(value)
+
+
+def counted_before() -> dict[str, Any]:
+    """A step is looked at with counts and accumulated gradients that are not those of a new epoch."""
+    dp = _data_parallel()
+    with dp.scope():
+        model = dp.prepare(ModuleLoss(), check="always")
+        metric = keras.metrics.Sum()
+        model.counted = metric
+        model.compile(sgd(gradient_accumulation_steps=4))
+        metric.update_state(0.0)
+        history = model.fit(**DATA, epochs=1, verbose=0, shuffle=False, callbacks=[_Counted(metric)])
+        # Where the steps of an epoch are not a multiple of four, accumulated gradients are left.
+        model.compile(model.optimizer)
+        again = model.fit(**DATA, epochs=1, verbose=0, shuffle=False, callbacks=[_Counted(metric)])
+    return {"trained": len(history.epoch) + len(again.epoch), "left": float(metric.result())}

@@ -59,3 +59,8 @@ def test_answers_of_the_strategy():
         "hooked": True,
         "afterwards": 3,
     }
+
+
+def test_what_was_counted_before_does_not_matter():
+    found = run_case(f"{CASES}:counted_before")
+    assert found == {"trained": 2, "left": 10.0}

@@ -26,3 +26,17 @@ def define_functions(functions: Iterable[Any]) -> None:
     """
     for function in functions:
         context.context().add_function_def(function)
+
+
+def graph_of_function(graph: Any, name: str) -> Any:
+    """The graph of a function that an operation of `graph` calls by its name, or None where it is not known here.
+
+    Why: whether a replica may wait in there for another one shows only in there.
+    Breaks first: tests/training/test_branches.py.
+    """
+    while graph is not None:
+        function = graph._get_function(name)
+        if function is not None:
+            return getattr(function, "graph", None)
+        graph = getattr(graph, "outer_graph", None)
+    return None

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.training import _collective_private
+from tfscale.training.branches import mark_equal
 from tfscale.training.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.training.progress import current_progress
 from tfscale.training.share import num_replicas
@@ -181,6 +182,7 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     gathered = tf.cast(context.all_gather(wire, axis=0), rows.dtype)
     if progress is not None:
         progress.leave([gathered])
+    mark_equal(gathered)
     return gathered
 
 

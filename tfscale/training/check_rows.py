@@ -13,7 +13,16 @@ import keras
 import tensorflow as tf
 
 from tfscale.training.agreement import gather_rows_of_workers
-from tfscale.training.inputs import ReplicaBatch, count_rows, has_rows, local_replicas, split_rows, take_rows
+from tfscale.training.inputs import (
+    ReplicaBatch,
+    count_rows,
+    has_rows,
+    local_replicas,
+    num_rows,
+    split_rows,
+    take_rows,
+    unsplit_batch,
+)
 
 
 class CheckRows(NamedTuple):
@@ -33,11 +42,14 @@ class CheckRows(NamedTuple):
             strategy: Whose replicas are to get them.
         """
         replicas = local_replicas(strategy)
-        data = keras.tree.map_structure(_present, _whole(batch, strategy, replicas.total + 1))
-        rows, whole = count_rows(data)
-        count = min(int(rows), replicas.total + 1)
+        data, places = _whole(batch, strategy, replicas.total + 1)
+        data = keras.tree.map_structure(_present, data)
+        # Decided by the whole batch: beside a few rows, a side input may look like more of them.
+        whole = {str(place): () for place in places}
+        held = (leaf for place, leaf in enumerate(tf.nest.flatten(data)) if has_rows(leaf) and place not in places)
+        count = min(int(num_rows(next(held))), replicas.total + 1)
         first = take_rows(data, 0, count, whole)
-        return cls(first, split_rows(first, count, whole, replicas), count)
+        return cls(first, split_rows(first, count, whole or (), replicas), count)
 
     def times(self, factor: float) -> CheckRows:
         """The same rows with all floating-point inputs multiplied; labels and weights stay."""
@@ -57,20 +69,24 @@ def _present(leaf: Any) -> Any:
     return None if isinstance(leaf, tf.experimental.Optional) else leaf
 
 
-def _whole(batch: Any, strategy: tf.distribute.Strategy, count: int) -> Any:
+def _whole(batch: Any, strategy: tf.distribute.Strategy, count: int) -> tuple[Any, set[int]]:
+    """That many rows at least, if there are, and the places of the side inputs."""
     if isinstance(batch, tuple) and batch and all(isinstance(part, ReplicaBatch) for part in batch):
         counted = [part for part in batch if int(part.num_examples)]
         own = [take_rows(part.data, 0, int(part.num_examples), part.whole) for part in counted]
-        return _concat_rows(own or [batch[0].data], strategy, count, _places(batch[0].whole))
+        places = _places(batch[0].whole)
+        return _concat_rows(own or [batch[0].data], strategy, count, places), places
     if any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(batch)):
         here = len(strategy.extended.worker_devices)
         own = [
             tf.nest.map_structure(lambda leaf, index=index: strategy.experimental_local_results(leaf)[index], batch)
             for index in range(here)
         ]
-        parts = [part.data if isinstance(part, ReplicaBatch) else part for part in own]
-        return _concat_rows(parts, strategy, count)
-    return tf.nest.map_structure(lambda leaf: leaf if _is_special(leaf) else tf.convert_to_tensor(leaf), batch)
+        parts = [part if isinstance(part, ReplicaBatch) else unsplit_batch(part) for part in own]
+        places = _places(parts[0].whole)
+        return _concat_rows([part.data for part in parts], strategy, count, places), places
+    data = tf.nest.map_structure(lambda leaf: leaf if _is_special(leaf) else tf.convert_to_tensor(leaf), batch)
+    return data, _places(count_rows(data)[1])
 
 
 def _is_special(leaf: Any) -> bool:
@@ -82,7 +98,7 @@ def _places(whole: Any) -> set[int]:
     return {int(place) for place, known in dict(whole).items() if isinstance(known, tuple) or bool(known)}
 
 
-def _concat_rows(parts: list[Any], strategy: tf.distribute.Strategy, count: int, whole: Collection[int] = ()) -> Any:
+def _concat_rows(parts: list[Any], strategy: tf.distribute.Strategy, count: int, whole: Collection[int]) -> Any:
     def together(*leaves: Any) -> Any:
         if not has_rows(leaves[0]):
             return leaves[0]

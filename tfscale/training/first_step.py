@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfscale.training import _fit_private
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.double_buffer import at_once
-from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas
+from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.training.made import made_under
 from tfscale.training.own_share import make_lone_share
 from tfscale.training.share import in_share
@@ -122,6 +122,8 @@ class TwoRuns:
         return (traced if call is concrete else call), layout
 
     def _divided(self, parts: list[ReplicaBatch], layout: list[Any]) -> list[Any]:
+        for part in parts:
+            mark_rows(part)
         layouts: dict[int, Any] = {}
         seeds = _fit_private.global_seed_generator()
 

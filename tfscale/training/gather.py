@@ -28,7 +28,8 @@ def gather_rows(x: Any) -> Any:
         x: Tensor `[n_i, ...]` of any dtype with a row for each of this replica's examples, or None.
 
     Returns:
-        Tensor `[n, ...]` of the same dtype; None for None. Outside of a step, and on one replica, `x`.
+        Tensor `[n, ...]` of the same dtype; None for None. Outside of a step and of `strategy.run`, and on one replica,
+        `x`.
 
     Raises:
         ModelError: Inside of a micro-step (`micro_batch`), which sees only a part of the rows of its replica.
@@ -39,8 +40,13 @@ def gather_rows(x: Any) -> Any:
         array([1., 2.], dtype=float32)
     """
     share = current_share()
-    if x is None or share is None or share.is_whole:
+    if share is None and x is not None and tf.distribute.in_cross_replica_context():
         return x
+    if x is None or (share is not None and share.is_whole):
+        return x
+    if share is None:
+        # In a loop by hand, where every loss is a part of a sum already.
+        return all_gather(tf.convert_to_tensor(x))
     if share.is_part:
         raise ModelError(
             "With `micro_batch` a step sees a part of the rows at a time, and cannot gather the whole batch.\n"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.training.batch_rows import leaves_of, plan_rows
+from tfscale.training.branches import mark_own
 
 
 class ReplicaBatch(NamedTuple):
@@ -103,6 +104,7 @@ def split_rows(
         bounds = with_stand_in(start, stop, rows) if stand_in else (start, stop)
         count, total, first = (tf.cast(number, tf.int64) for number in (stop - start, rows, start))
         batches.append(ReplicaBatch(take_rows(data, *bounds, whole), count, total, first, whole))
+        mark_rows(batches[-1])
     return tuple(batches)
 
 
@@ -123,8 +125,17 @@ def count_rows(data: Any) -> tuple[Any, Any]:
 def own_parts(batch: Any, replicas: LocalReplicas, *, stand_in: bool = True) -> tuple[ReplicaBatch, ...]:
     """The batches of this process's replicas: of a global batch that is to be split, or that was before it was read."""
     if isinstance(batch, tuple) and batch and all(isinstance(part, ReplicaBatch) for part in batch):
+        for part in batch:
+            mark_rows(part)
         return batch
     return split_global_batch(batch, replicas, stand_in=stand_in)
+
+
+def mark_rows(part: ReplicaBatch) -> None:
+    """Says of the tensors of a replica's batch that they are other ones on another replica, but for side inputs."""
+    leaves = enumerate(tf.nest.flatten(part.data))
+    rows = [leaf for place, leaf in leaves if has_rows(leaf) and str(place) not in part.whole]
+    mark_own([rows, part.num_examples, part.first_row])
 
 
 def with_stand_in(start: Any, stop: Any, rows: Any) -> tuple[Any, Any]:

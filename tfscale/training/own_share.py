@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfscale.training.all_reduce import all_reduce_sum, replica_id
-from tfscale.training.inputs import ReplicaBatch
+from tfscale.training.inputs import ReplicaBatch, has_rows, num_rows
 from tfscale.training.share import Share, num_replicas
 
 
 def share_of(batch: ReplicaBatch) -> Share:
     """The share of the replica in whose context this is called; the replicas add up their rows if they must."""
     if batch.global_examples is None or batch.first_row is None:
-        return agree_on_share(batch.num_examples)
-    return make_share(batch.num_examples, batch.global_examples, batch.first_row)
+        share = agree_on_share(batch.num_examples)
+    else:
+        share = make_share(batch.num_examples, batch.global_examples, batch.first_row)
+    return share._replace(logged_per_example=_logged_per_example(batch, share))
+
+
+def _logged_per_example(batch: ReplicaBatch, share: Share) -> Any:
+    """What each example weighs in the logged loss.
+
+    Keras takes the rows of the first input for the number of examples, and that input may be a side input.
+    """
+    leaves = enumerate(tf.nest.flatten(batch.data))
+    place, first = next((place, leaf) for place, leaf in leaves if has_rows(leaf))
+    is_whole = dict(batch.whole).get(str(place))
+    if is_whole is None:
+        return 1.0
+    weight = tf.cast(num_rows(first), tf.float32) / share.global_examples
+    return weight if isinstance(is_whole, tuple) else tf.where(is_whole, weight, 1.0)
 
 
 def make_share(num_examples: tf.Tensor, global_examples: tf.Tensor, first_row: tf.Tensor) -> Share:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -57,6 +57,8 @@ class Share(NamedTuple):
     """Whether these are the rows of one micro-step, and not all of the replica's."""
     rows_known: bool = True
     """False for a part of known shape of rows whose number was not known while tracing."""
+    logged_per_example: Any = 1.0
+    """What each example weighs in the logged loss, float32: other than 1 where the first input is a side input."""
     denominators: Denominators | None = None
     """Sums over replicas and micro-steps that are known before the step; None where each is asked for on the way."""
 

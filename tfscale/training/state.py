@@ -36,6 +36,13 @@ class State:
         """Has Keras variables read as the mean of their copies, such as gradients that accumulate on each replica."""
         self._averaged.update(id(variable.value) for variable in variables)
 
+    def clear_averaged(self) -> None:
+        """Sets what is read as a mean to zero on every replica."""
+        for variable in self._named.values():
+            if id(variable) in self._averaged:
+                for copy in self._copies_of(variable).values():
+                    copy.assign(tf.zeros_like(copy))
+
     def add(self, variables: Iterable[tf.Variable]) -> None:
         """Adds copies of other variables that a step was seen to use; of those that nobody names, to be read too."""
         for variable in variables:

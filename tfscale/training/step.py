@@ -199,7 +199,8 @@ def _forward_on_rows(
     loss = _tf_private.compute_loss(model, x, y, y_pred, sample_weight, training=training)
     if _is_sum(model, loss):
         loss = as_mean(loss, share)
-    _tf_private.loss_tracker(model).update_state(_mean_entry(loss, share), sample_weight=share.num_examples)
+    weight = share.num_examples * share.logged_per_example
+    _tf_private.loss_tracker(model).update_state(_mean_entry(loss, share), sample_weight=weight)
     model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
     return loss
 

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.errors import ParityError
+from tfscale.errors import ParityError, TfscaleError
 from tfscale.training import _tf_private
 from tfscale.training.agreement import agree_with_chief, first_of_workers
 from tfscale.training.check_rows import CheckRows
@@ -106,6 +106,17 @@ class StepCheck:
         self._state.name(self._variables())
         for optimizer in held_optimizers(self._model):
             self._state.average(_tf_private.gradient_accumulators(innermost(optimizer)))
+        with self._state.put_back():
+            self._begin_anew()
+            return self._compare(rows)
+
+    def _begin_anew(self) -> None:
+        """As at the start of an epoch: of what was counted before, each replica holds another part."""
+        for metric in metrics_of(self._model):
+            metric.reset_state()
+        self._state.clear_averaged()
+
+    def _compare(self, rows: CheckRows) -> str:
         before = self._state.read()
         reference = self._runs.alone(rows.whole)
         with self._dividing(rows):
@@ -126,6 +137,8 @@ class StepCheck:
         """Says so where a step fails that one replica can take."""
         try:
             yield
+        except TfscaleError:
+            raise
         except Exception as error:
             shares = ", ".join(str(int(part.num_examples)) for part in rows.parts)
             raise ParityError(

@@ -58,11 +58,19 @@ class Recorder:
 
     def note(self, term: Term, values: Sequence[Any], names: Sequence[str], share: Share, *, is_global: bool) -> None:
         """Takes down `values` of this replica, or of the global batch already. Sent over the link for the former."""
+        if self._graph is None:
+            self._note(term, values, names, share, is_global=is_global)
+            return
+        # Also from inside of a condition or a loop, if the values are of outside: nothing else gets out of there.
+        if all(
+            leaf.graph is self._graph for leaf in tf.nest.flatten(values, expand_composites=True) if leaf is not None
+        ):
+            with self._graph.as_default():
+                self._note(term, values, names, share, is_global=is_global)
+
+    def _note(self, term: Term, values: Sequence[Any], names: Sequence[str], share: Share, *, is_global: bool) -> None:
         dense = [tf.convert_to_tensor(value) for value in values if value is not None]
         named = [name for name, value in zip(names, values, strict=True) if value is not None]
-        if self._graph is not None and any(value.graph is not self._graph for value in dense):
-            # Inside of a condition or a loop, from which nothing gets out.
-            return
         if is_global or share.num_replicas == 1:
             self.records[term] = Record(dense, dense, named)
             return

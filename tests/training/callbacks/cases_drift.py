@@ -130,8 +130,11 @@ class _Held:
 
 
 def not_prepared() -> str:
-    model = _dense()
-    model.compile("sgd", "mse")
+    """A model of TensorFlow's own strategy."""
+    tfscale.simulate_replicas(2)
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        model = _dense()
+        model.compile("sgd", "mse")
     try:
         model.fit(X[:BATCH], Y[:BATCH], batch_size=BATCH, verbose=0, callbacks=[tfscale.callbacks.DriftWatch()])
     except tfscale.ModelError as error:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.processes import run_case
 from tests.training.callbacks.cases_drift import CASES
 from tests.training.together import Failure, run_together
 from tfscale import ScalingError
@@ -20,7 +21,7 @@ def results():
     calls = [(f"{MODULE}:run", (name, 4, 2, 0.5)) for name in CASES]
     calls += [(f"{MODULE}:run", ("EMA", 4, 0, LAST_BIT))]
     # The last one ends with an error, and shares the process only to save its start.
-    others = [(f"{MODULE}:checksums", ()), (f"{MODULE}:not_prepared", ()), (STALLED, (4,))]
+    others = [(f"{MODULE}:checksums", ()), (STALLED, (4,))]
     return run_together([*calls, *others])
 
 
@@ -53,7 +54,7 @@ def test_checksums(results):
 
 
 def test_model_that_is_not_prepared(results):
-    assert "`DriftWatch` needs a prepared model" in result_of(results, "not_prepared")
+    assert "`DriftWatch` needs a prepared model" in run_case(f"{MODULE}:not_prepared")
 
 
 def test_stall_of_one_worker_alone(results):

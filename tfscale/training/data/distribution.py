@@ -19,6 +19,7 @@ import tensorflow as tf
 from tfscale.errors import DataError, ModelError
 from tfscale.training import _fit_private, _tf_private
 from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
+from tfscale.training.branches import mark_own, refusing_lone_collectives
 from tfscale.training.callers import callers
 from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
@@ -58,7 +59,10 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
     def run_once(fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
         if not tf.executing_eagerly() and _calling_model(_CALLS + _ON_BATCH) is None:
             _build_optimizers(strategy, fn, args, kwargs or {})
-        results = run(fn, args, kwargs, options)
+        if not tf.executing_eagerly():
+            _mark_own_arguments(strategy, (args, kwargs))
+        with refusing_lone_collectives(strategy):
+            results = run(fn, args, kwargs, options)
         model = _calling_model(_ON_BATCH)
         if model is None or is_prepared(model):
             return results
@@ -84,6 +88,13 @@ def _build_optimizers(strategy: tf.distribute.Strategy, fn: Any, args: Any, kwar
         rehearse(strategy, lambda _: fn(*own_args, **own_kwargs), ())
     except Exception as error:  # What is wrong with the user's step will show where it is run.
         _log.debug("the step of a loop by hand could not be rehearsed: %s", error)
+
+
+def _mark_own_arguments(strategy: tf.distribute.Strategy, arguments: Any) -> None:
+    """Of what a loop by hand gives to `strategy.run`: each replica's own rows."""
+    for each in tf.nest.flatten(arguments):
+        if isinstance(each, tf.distribute.DistributedValues) and not isinstance(each, tf.Variable):
+            mark_own(strategy.experimental_local_results(each))
 
 
 def _refuse_on_workers(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
