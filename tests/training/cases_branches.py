@@ -1,5 +1,7 @@
 """Runs in a child process: steps in which something is sent inside of conditions and loops."""
 
+import functools
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -11,6 +13,11 @@ from tfscale.training.all_reduce import all_reduce_sum
 
 def _sent(x):
     return all_reduce_sum([tf.reduce_sum(x)])[0]
+
+
+@functools.cache
+def _function():
+    return tf.function(_sent)
 
 
 def _step(name, own):
@@ -52,6 +59,10 @@ def _step(name, own):
         return tf.cond(_VARIABLES["metric"].count > 3.0, lambda: _sent(x), lambda: 0.0)
     if name == "an eager function's rows":
         return tf.cond(tf.numpy_function(lambda v: v.sum() > 0, [x], tf.bool), lambda: _sent(x), lambda: 0.0)
+    if name == "a branch of Python by the rows":
+        return _sent(x) if x.shape[0] > 2 else tf.constant(0.0)
+    if name == "one more of Python by the rows":
+        return _sent(x) + _sent(x) if x.shape[0] > 2 else _sent(x)
     # From here on, what all replicas decide alike.
     if name == "a variable":
         return tf.cond(iterations % 2 == 0, lambda: _sent(x), lambda: 0.0)
@@ -62,6 +73,8 @@ def _step(name, own):
         return tf.cond(turns > 2, lambda: _sent(x), lambda: 0.0)
     if name == "a sum of all":
         return tf.cond(_sent(x) > 0, lambda: _sent(x), lambda: 0.0)
+    if name == "a function":
+        return _function()(x)
     if name == "the rows of all":
         rows = tfscale.gather_rows(x)
         return tf.cond(tf.reduce_sum(rows) > 0, lambda: _sent(x), lambda: 0.0)
@@ -81,7 +94,7 @@ def run(names):
     with dp.scope():
         _VARIABLES["iterations"] = tf.Variable(0, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
         _VARIABLES["metric"] = keras.metrics.Mean()
-    rows = np.arange(12, dtype="float32").reshape(6, 2) + 1
+    rows = np.arange(14, dtype="float32").reshape(7, 2) + 1
     return {name: _outcome(strategy, name, rows) for name in names}
 
 

@@ -7,6 +7,7 @@ In a loop, TensorFlow can send nothing: one turn's numbers could not be told fro
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -57,7 +58,8 @@ def refusing_lone_collectives(strategy: tf.distribute.Strategy) -> Iterator[None
     """Refuses a step, traced meanwhile, in which a replica may wait for what another one does not send.
 
     Raises:
-        ModelError: At the end, if a loop holds a collective, or a condition by what differs from replica to replica.
+        ModelError: At the end, if the replicas of this process do not send equally often, a loop holds a collective, or
+            so does a condition by what differs from replica to replica.
     """
     if strategy.num_replicas_in_sync == 1 or tf.executing_eagerly():
         yield
@@ -67,6 +69,13 @@ def refusing_lone_collectives(strategy: tf.distribute.Strategy) -> Iterator[None
     known = len(graph.get_operations())
     yield
     walk = _Walk(strategy)
+    sent = collections.Counter(op.device for op in walk.collectives(_Frame(graph), first=known))
+    if sent and all(sent) and (len(set(sent.values())) > 1 or len(sent) < len(strategy.extended.worker_devices)):
+        raise ModelError(
+            f"Some replicas send more often than others (each time that {_OCCASIONS}): one would wait for ever.\n"
+            f"Received: a step that sends {', '.join(f'{count} times on {device}' for device, count in sent.items())}. "
+            "Do not decide by the number of a replica's rows (`x.shape[0]`) whether something is sent."
+        )
     for op, frame in walk.branchings(_Frame(graph), first=known):
         if op.type in _LOOPS:
             raise ModelError(
@@ -85,7 +94,8 @@ def refusing_lone_collectives(strategy: tf.distribute.Strategy) -> Iterator[None
             )
 
 
-_SENDS = "something is sent to all replicas (an optimizer is applied, rows are gathered, statistics are synchronized)"
+_OCCASIONS = "an optimizer is applied, rows are gathered, statistics are synchronized"
+_SENDS = f"something is sent to all replicas ({_OCCASIONS})"
 
 
 class _Frame(NamedTuple):
@@ -110,6 +120,14 @@ class _Walk:
         self._frames: dict[tuple[int, str, str], Any] = {}
         self._sends: dict[int, tuple[Any, bool]] = {}
         self._marked: dict[tuple[int, str], tuple[Any, set[int]]] = {}
+
+    def collectives(self, frame: _Frame, first: int = 0) -> Iterator[Any]:
+        """All operations, from one on, that send."""
+        for op in frame.graph.get_operations()[first:]:
+            if _is_collective(op):
+                yield op
+            for body in self._bodies(op, frame).values():
+                yield from self.collectives(body)
 
     def branchings(self, frame: _Frame, first: int = 0) -> Iterator[tuple[Any, _Frame]]:
         """Every condition and loop in which something is sent, from an operation on, and the frame it is in."""
