@@ -528,6 +528,65 @@ def _distributed_loop(dp: Any) -> Outcome:
     return {"weights": [np.array(each) for each in model.get_weights()], "batch logs": [np.array(losses)]}
 
 
+class Averaging(layers.Layer):
+    """Keeps an average of its own."""
+
+    def __init__(self, of: Callable[[Any], Any] = lambda rows: rows) -> None:
+        super().__init__()
+        self.of = of
+
+    def build(self, shape: Any) -> None:
+        self.average = self.add_weight(shape=(shape[-1],), initializer="zeros", trainable=False)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if training:
+            self.average.assign(0.9 * self.average + 0.1 * tf.reduce_mean(self.of(inputs), axis=0))
+        return inputs
+
+
+class KeepsAverage(ModuleLoss):
+    def __init__(self) -> None:
+        super().__init__()
+        self.averaging = Averaging()
+
+    def call(self, inputs: Any) -> Any:
+        return self.out(self.averaging(self.hidden(inputs), training=True))
+
+
+class KeepsGatheredAverage(KeepsAverage):
+    def __init__(self) -> None:
+        super().__init__()
+        self.averaging = Averaging(tfscale.gather_rows)
+
+
+class Kernel(keras.metrics.Metric):
+    """One number of all rows, averaged by a metric of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(name="kernel")
+        self.mean = keras.metrics.Mean()
+
+    def update_state(self, rows: Any, others: Any, sample_weight: Any = None) -> None:
+        self.mean.update_state(tf.reduce_mean((tf.matmul(rows, others, transpose_b=True) + 1.0) ** 3))
+
+    def result(self) -> Any:
+        return self.mean.result()
+
+    def reset_state(self) -> None:
+        self.mean.reset_state()
+
+
+class LogsKernel(ModuleLoss):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = Kernel()
+
+    def train_step(self, data: Any) -> Any:
+        logs = super().train_step(data)
+        self.kernel.update_state(data[0], self(data[0]) @ tf.ones((2, data[0].shape[-1])))
+        return {**logs, "kernel_of_all": self.kernel.result()}
+
+
 CASES: dict[str, Case] = {
     "loss of a module, in a step": own_step(ModuleLoss),
     "losses in a dict and a list, in a step": own_step(KeptLosses),
@@ -558,6 +617,8 @@ CASES: dict[str, Case] = {
     "metrics of which the first rows say nothing": Case(_silent_at_first),
     "models that were not prepared": Case(_unprepared),
     "log computed of a metric's result": own_step(PerCent),
+    "an average of the rows of all": own_step(KeepsGatheredAverage),
+    "a metric that keeps a metric": own_step(LogsKernel),
     "triples": Case(_triples),
     "one dict of data": Case(_dictionary),
     "loop by hand, outside of the scope": Case(_loop_by_hand),
@@ -583,27 +644,6 @@ class SumBesideMean(OwnStep):
         return tf.reduce_sum(tf.square(y_pred - y)) + tf.reduce_mean(tf.abs(y_pred))
 
 
-class Averaging(layers.Layer):
-    """Keeps an average of its own."""
-
-    def build(self, shape: Any) -> None:
-        self.average = self.add_weight(shape=(shape[-1],), initializer="zeros", trainable=False)
-
-    def call(self, inputs: Any, training: bool = False) -> Any:
-        if training:
-            self.average.assign(0.9 * self.average + 0.1 * tf.reduce_mean(inputs, axis=0))
-        return inputs
-
-
-class KeepsAverage(ModuleLoss):
-    def __init__(self) -> None:
-        super().__init__()
-        self.averaging = Averaging()
-
-    def call(self, inputs: Any) -> Any:
-        return self.out(self.averaging(self.hidden(inputs), training=True))
-
-
 class LogsLargest(ModuleLoss):
     def train_step(self, data: Any) -> Any:
         return {**super().train_step(data), "largest": tf.reduce_max(self(data[0]))}
@@ -616,6 +656,43 @@ class FirstTwoRows(ModuleLoss):
         return tf.reduce_mean(tf.square(y_pred[0] - y_pred[1]))
 
 
+class Adapts(ModuleLoss):
+    """Keeps a number that the rows of the first batch, whatever they are, clip to the same on all replicas."""
+
+    of = staticmethod(lambda rows: rows)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.adapted = tf.Variable(0.5, trainable=False)
+
+    def train_step(self, data: Any) -> Any:
+        logs = super().train_step(data)
+        moved = self.adapted + tf.reduce_mean(tf.square(self.of(data[0]))) - 0.01
+        self.adapted.assign(tf.clip_by_value(moved, 0.0, 0.5))
+        return logs
+
+
+class Hardest(OwnStep):
+    """The mean of the largest losses of a batch."""
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        losses = tf.reduce_mean(tf.square(y_pred - y), axis=-1)
+        return tf.reduce_mean(tf.math.top_k(losses, k=tf.shape(losses)[0] - 1 if self.few else 6).values)
+
+    few = False
+
+
+class HardestButOne(Hardest):
+    few = True
+
+
+class KnownRows(ModuleLoss):
+    """Knows how many rows a batch has."""
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return MODULE_LOSS(y, tf.reshape(y_pred, (GLOBAL_BATCH, -1)))
+
+
 REFUSED: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "clipped after the tape": (ClippedAfterTape, "sum_gradients"),
     "centred on own rows": (CentredOnOwnRows, "gather_rows"),
@@ -623,4 +700,8 @@ REFUSED: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "a layer that keeps an average": (KeepsAverage, "gather_rows"),
     "a log that is a maximum": (LogsLargest, "gather_rows"),
     "fails on one row": (FirstTwoRows, ""),
+    "a number that is clipped": (Adapts, "gather_rows"),
+    "the hardest rows": (Hardest, "gather_rows"),
+    "the hardest rows but one": (HardestButOne, "gather_rows"),
+    "a known number of rows": (KnownRows, ""),
 }

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.training import _collective_private
-from tfscale.training.branches import mark_equal
 from tfscale.training.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.training.progress import current_progress
+from tfscale.training.replica_walk import mark_equal
 from tfscale.training.share import num_replicas
 from tfscale.training.sparse import merge_equal_rows
 from tfscale.training.thread_flag import ThreadFlag
@@ -112,6 +112,7 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
             results[index] = merge_equal_rows(whole, tensors[index])
     if progress is not None:
         progress.leave(results)
+    mark_equal(results)
     return results
 
 

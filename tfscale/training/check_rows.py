@@ -24,6 +24,8 @@ from tfscale.training.inputs import (
     unsplit_batch,
 )
 
+_ALL = 2**31 - 1
+
 
 class CheckRows(NamedTuple):
     """Rows of a global batch, whole and divided."""
@@ -34,20 +36,22 @@ class CheckRows(NamedTuple):
     num_rows: int
 
     @classmethod
-    def of(cls, batch: Any, strategy: tf.distribute.Strategy) -> CheckRows:
+    def of(cls, batch: Any, strategy: tf.distribute.Strategy, *, all_rows: bool = False) -> CheckRows:
         """The first rows of a batch, one more than there are replicas.
 
         Args:
             batch: A global batch, one `ReplicaBatch` for each replica here, or what TensorFlow distributed.
             strategy: Whose replicas are to get them.
+            all_rows: Whether the whole batch is taken, for a step that does not run on a few rows.
         """
         replicas = local_replicas(strategy)
-        data, places = _whole(batch, strategy, replicas.total + 1)
+        most = _ALL if all_rows else replicas.total + 1
+        data, places = _whole(batch, strategy, most)
         data = keras.tree.map_structure(_present, data)
         # Decided by the whole batch: beside a few rows, a side input may look like more of them.
         whole = {str(place): () for place in places}
         held = (leaf for place, leaf in enumerate(tf.nest.flatten(data)) if has_rows(leaf) and place not in places)
-        count = min(int(num_rows(next(held))), replicas.total + 1)
+        count = min(int(num_rows(next(held))), most)
         first = take_rows(data, 0, count, whole)
         return cls(first, split_rows(first, count, whole or (), replicas), count)
 

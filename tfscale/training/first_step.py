@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tfscale.training import _fit_private
 from tfscale.training.all_reduce import replica_id
+from tfscale.training.assignments import assigned_apart
 from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.training.made import made_under
@@ -56,6 +57,8 @@ class Outcome:
     """The same where it is a sum."""
     state: dict[str, np.ndarray]
     """Variables by name."""
+    apart: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    """Of variables that the replicas no longer have alike, the value that is farthest from the first replica's."""
 
 
 class TwoRuns:
@@ -74,6 +77,8 @@ class TwoRuns:
         self._replicas: LocalReplicas = local_replicas(strategy)
         self._terms = terms
         self._state = state
+        self.assigned_apart: list[str] = []
+        """Names of variables to which every replica of the divided step, as traced last, assigns its own value."""
         self._traced: dict[str, tuple[Callable[..., Any], list[Any]]] = {}
 
     def forget_divided(self) -> None:
@@ -103,7 +108,8 @@ class TwoRuns:
         with self._state.put_back():
             values = [np.asarray(value) for value in call(data)]
             state = self._state.read(alone=name == "alone")
-        return _outcome(values, layout[0], state)
+            apart = {} if name == "alone" else self._state.apart()
+        return dataclasses.replace(_outcome(values, layout[0], state), apart=apart)
 
     def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
         layout: list[Any] = []
@@ -136,7 +142,9 @@ class TwoRuns:
             flat, layouts[index] = _flatten(outputs, recorder)
             return flat
 
+        known = 0 if self._steps.eager else len(tf.compat.v1.get_default_graph().get_operations())
         results = self._strategy.run(on_replica)
+        self.assigned_apart = [] if self._steps.eager else assigned_apart(self._strategy, known)
         flat = [self._strategy.experimental_local_results(value)[0] for value in results]
         outputs, records = layouts[0]
         size = len(tf.nest.flatten(outputs))

@@ -201,6 +201,7 @@ def _iterator_of(batch: Any, like: Any) -> Any:
     if isinstance(like, tf.distribute.DistributedIterator):
         return None
 
+    @tf.autograph.experimental.do_not_convert
     def as_before(*element: Any) -> Any:
         data = element if isinstance(like.element_spec, tuple) else element[0]
         return tf.nest.map_structure(_with_shape_of, data, like.element_spec)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.training.batch_rows import leaves_of, plan_rows
-from tfscale.training.branches import mark_own
+from tfscale.training.replica_walk import mark_own
 
 
 class ReplicaBatch(NamedTuple):
@@ -262,10 +262,12 @@ class GlobalBatches(tf.distribute.DistributedDataset):
             return iter(in_turn_on_gpus(dataset.map(self._split), self._strategy))
         return iter(dataset.map(self._split).prefetch(tf.data.AUTOTUNE) if self._has_side_inputs else dataset)
 
+    @tf.autograph.experimental.do_not_convert
     def _rows(self, *element: Any) -> tuple[Any, ...]:
         batch = element if isinstance(self.global_spec, tuple) else element[0]
         return tuple(part.data for part in split_global_batch(batch, self._replicas, stand_in=False))
 
+    @tf.autograph.experimental.do_not_convert
     def _split(self, *element: Any) -> tuple[ReplicaBatch, ...]:
         batch = element if isinstance(self.global_spec, tuple) else element[0]
         return split_global_batch(batch, self._replicas)
@@ -279,6 +281,7 @@ def in_turn_on_gpus(steps: tf.data.Dataset, strategy: tf.distribute.Strategy) ->
         strategy: Whose replicas they are.
     """
 
+    @tf.autograph.experimental.do_not_convert
     def in_turn(*batches: Any) -> tf.data.Dataset:
         return functools.reduce(tf.data.Dataset.concatenate, map(tf.data.Dataset.from_tensors, batches))
 

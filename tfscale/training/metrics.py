@@ -23,7 +23,8 @@ from tfscale.training.foreign import is_of_keras
 from tfscale.training.gather import gather_rows
 from tfscale.training.graph_walk import depends_on
 from tfscale.training.made import made_under
-from tfscale.training.share import Share, current_share
+from tfscale.training.own_share import make_lone_share
+from tfscale.training.share import Share, current_share, in_share
 from tfscale.training.terms import as_mean, is_gathered, meet_term, tells_whole_results
 
 
@@ -112,7 +113,9 @@ def _update_with_all_rows(metric: keras.metrics.Metric, args: Any, kwargs: Any) 
     before, share = local_metric_states(metric.variables), current_share()
     # The states are added up, so one replica counts for all: the first that has rows, and none whose row is a stand-in.
     counts_for_all = share is None or (share.num_examples > 0) & (share.first_row == 0)
-    type(metric).update_state(metric, *whole_args, **whole_kwargs)
+    # A metric that it keeps counts as on one replica, too.
+    with in_share(make_lone_share(tf.constant(1, tf.int64))):
+        type(metric).update_state(metric, *whole_args, **whole_kwargs)
     for variable, state in zip(metric.variables, before, strict=True):
         variable.assign(tf.where(counts_for_all, tf.convert_to_tensor(variable.value), state))
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfscale.training.made import made_under
+
 
 class State:
     """Variables of a strategy, with all copies in this process.
@@ -80,6 +82,21 @@ class State:
                 values[name] = np.mean(copies, axis=0)
             else:
                 values[name] = np.sum(copies, axis=0) if is_counted(variable) else copies[0]
+        return values
+
+    def apart(self) -> dict[str, np.ndarray]:
+        """By name: of variables whose copies should be equal and are not, the copy that is farthest from the first."""
+        names = {id(variable): name for name, variable in self._named.items()}
+        values = {}
+        for variable in [*self._named.values(), *made_under(self._strategy).variables]:
+            first, *others = self._strategy.experimental_local_results(variable)
+            is_own = is_counted(variable) or id(variable) in self._averaged
+            # What is not a number of floating point may be the state of a replica's generator.
+            if is_own or not others or not first.dtype.is_floating or id(first) not in self._copies:
+                continue
+            gaps = [float(tf.reduce_max(tf.abs(tf.cast(copy - first, tf.float64)), None)) for copy in others]
+            if max(gaps) != 0.0:
+                values[names.get(id(variable), first.name)] = np.asarray(others[int(np.argmax(gaps))])
         return values
 
     def divided(self) -> set[str]:

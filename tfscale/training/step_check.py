@@ -76,20 +76,26 @@ class StepCheck:
         Raises:
             ParityError: When the step is not that of one replica. Nothing was updated.
         """
-        try:
-            rows = CheckRows.of(batch, self._strategy)
-            self._runs.trace_alone(rows.whole)
-        except tf.errors.OutOfRangeError:
-            raise
-        except Exception as error:  # Whatever a program of the user does with fewer rows than it expects.
-            _log.warning("the %s could not be checked (%s)", self._what, error)
-            return
-        message = self._look(rows)
+        message = self._look_at_as_many_rows_as_it_takes(batch)
         message = first_of_workers(self._strategy, message)
         if message and self._mode == "warn":
             _log.warning("%s", message)
         elif message:
             raise ParityError(message)
+
+    def _look_at_as_many_rows_as_it_takes(self, batch: Any) -> str:
+        """A few, or all of the batch for a step that does not run on a few."""
+        why: Exception | None = None
+        for all_rows in (False, True):
+            try:
+                with _reference():
+                    rows = CheckRows.of(batch, self._strategy, all_rows=all_rows)
+                    self._runs.trace_alone(rows.whole)
+                return self._look(rows)
+            except _NoReferenceError as error:
+                why = error
+        _log.warning("the %s could not be checked (%s)", self._what, why)
+        return ""
 
     def _variables(self) -> list[keras.Variable]:
         model = self._model
@@ -118,7 +124,8 @@ class StepCheck:
 
     def _compare(self, rows: CheckRows) -> str:
         before = self._state.read()
-        reference = self._runs.alone(rows.whole)
+        with _reference():
+            reference = self._runs.alone(rows.whole)
         with self._dividing(rows):
             ours = self._settle(rows, reference)
         differences = self._differences(ours, reference, before)
@@ -128,9 +135,21 @@ class StepCheck:
             differences = self._differences(ours, reference, before)
         if not differences:
             self._gather_untold(reference, before)
+        if not differences and self._runs.assigned_apart:
+            return self._assigned_apart()
         if not differences or self._is_noise(rows, reference, before, differences):
             return ""
         return describe_difference(differences, self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
+
+    def _assigned_apart(self) -> str:
+        names = ", ".join(repr(name) for name in self._runs.assigned_apart)
+        return (
+            f"The {self._what} leaves {self._strategy.num_replicas_in_sync} replicas with other values of a variable "
+            "than one, though it happens to give the same for these rows. Nothing was updated by it.\n"
+            f"Received: {names}, assigned from what each replica computed of its own rows. Compute that of "
+            "tfscale.gather_rows(x), which are the rows of all replicas. "
+            '`prepare(model, check="off")` trains without this check.'
+        )
 
     @contextlib.contextmanager
     def _dividing(self, rows: CheckRows) -> Iterator[None]:
@@ -145,8 +164,10 @@ class StepCheck:
                 f"The {self._what} runs on one replica, and not when it is divided. "
                 f"It was tried on {rows.num_rows} rows; nothing was updated by it.\n"
                 f"Received: {type(error).__name__} on shares of {shares} rows: {str(error)[:_SHOWN]}\n"
-                "Likeliest cause: the first dimension of the data is not that of the examples, or a step needs more of "
-                "them than a replica may get. Let the examples come first in every tensor of a batch."
+                "Likeliest cause: a number of rows that the code takes for granted (`tf.ones((batch_size, ...))`, "
+                "`tf.reshape(x, (batch_size, ...))`, groups of rows), where a replica has fewer; or the first "
+                "dimension of the data is not that of the examples. Write `tf.shape(x)[0]` for the number of rows. "
+                "Let the examples come first in every tensor of a batch. What needs all rows: tfscale.gather_rows(x)."
             ) from error
 
     def _settle(self, rows: CheckRows, reference: Outcome) -> Outcome:
@@ -268,6 +289,21 @@ class StepCheck:
 
     def _slots(self) -> list[str]:
         return [each.path for optimizer in held_optimizers(self._model) for each in optimizer.variables]
+
+
+class _NoReferenceError(Exception):
+    """What a program of the user does on one replica with fewer rows than it expects."""
+
+
+@contextlib.contextmanager
+def _reference() -> Iterator[None]:
+    """Tells a step that does not even run on one replica from whatever else fails."""
+    try:
+        yield
+    except tf.errors.OutOfRangeError:
+        raise
+    except Exception as error:
+        raise _NoReferenceError(error) from error
 
 
 def _is_zero(record: dict[str, np.ndarray]) -> bool:

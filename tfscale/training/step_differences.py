@@ -123,19 +123,21 @@ def state_differences(
     for name, expected in reference.state.items():
         if name in leave_out:
             continue
-        own, old = ours.state[name], before[name]
-        if name in gradients and gradients[name].shape == expected.shape:
-            # Where the gradient is nothing but rounding, so is the direction of an adaptive step.
-            is_real = np.abs(gradients[name]) > _LEAST_GRADIENT * largest
-            own, expected = np.where(is_real, own, old), np.where(is_real, expected, old)
-        if np.issubdtype(expected.dtype, np.floating) and expected.shape == old.shape == own.shape:
-            # What changed, but for the last bits of what it is added to.
-            floor = max(slot_floor if name in slots else 0.0, 1e-3 * _largest([old]))
-            compared = compare_arrays(own - old, expected - old, floor)
-        else:
-            compared = compare_arrays(own, expected, 0.0)
-        kind = "weight" if name in gradients or name in slots else "variable"
-        rows.append(Difference(kind, f"{kind} {name!r}", name, *compared))
+        old = before[name]
+        for own in [each for each in (ours.state[name], ours.apart.get(name)) if each is not None]:
+            changed = own, expected
+            if name in gradients and gradients[name].shape == expected.shape:
+                # Where the gradient is nothing but rounding, so is the direction of an adaptive step.
+                is_real = np.abs(gradients[name]) > _LEAST_GRADIENT * largest
+                changed = np.where(is_real, own, old), np.where(is_real, expected, old)
+            if np.issubdtype(expected.dtype, np.floating) and expected.shape == old.shape == own.shape:
+                # What changed, but for the last bits of what it is added to.
+                floor = max(slot_floor if name in slots else 0.0, 1e-3 * _largest([old]))
+                compared = compare_arrays(changed[0] - old, changed[1] - old, floor)
+            else:
+                compared = compare_arrays(*changed, 0.0)
+            kind = "weight" if name in gradients or name in slots else "variable"
+            rows.append(Difference(kind, f"{kind} {name!r}", name, *compared))
     return rows
 
 

@@ -19,12 +19,13 @@ import tensorflow as tf
 from tfscale.errors import DataError, ModelError
 from tfscale.training import _fit_private, _tf_private
 from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
-from tfscale.training.branches import mark_own, refusing_lone_collectives
+from tfscale.training.branches import refusing_lone_collectives
 from tfscale.training.callers import callers
 from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
 from tfscale.training.made import made_under
 from tfscale.training.rehearsal import rehearse
+from tfscale.training.replica_walk import mark_own
 
 _log = logging.getLogger(__name__)
 
@@ -241,8 +242,8 @@ def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.dat
     if global_batch is None and not plan.equal and not plan.open:
         return dataset
 
-    def check(seen: _Seen, *element: Any) -> tuple[_Seen, Any]:
-        data = element if isinstance(dataset.element_spec, tuple) else element[0]
+    @tf.autograph.experimental.do_not_convert
+    def check(seen: _Seen, data: Any) -> tuple[_Seen, Any]:
         counts = [tf.cast(num_rows(leaf), tf.int64) if has_rows(leaf) else 0 for leaf in tf.nest.flatten(data)]
         rows = counts[plan.reference]
         is_first = seen.largest < 0
@@ -259,7 +260,7 @@ def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.dat
 
     never = tuple(tf.constant(False) for _ in plan.open)
     before = _Seen(tf.constant(-1, tf.int64), never, never)
-    return dataset.scan(before, lambda seen, element: check(seen, *_as_arguments(element)))
+    return dataset.scan(before, check)
 
 
 def _check_open(
@@ -290,10 +291,6 @@ def _may_be_smaller(dataset: tf.data.Dataset, expected: ExpectedBatch) -> bool:
     is_unknown = cardinality == int(tf.data.UNKNOWN_CARDINALITY)
     may_be_alone = cardinality == 1 or (is_unknown and expected.num_batches in (1, None))
     return may_be_alone or expected.in_any_order or _fit_private.shuffles_batches(dataset)
-
-
-def _as_arguments(element: Any) -> tuple[Any, ...]:
-    return element if isinstance(element, tuple) else (element,)
 
 
 def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int | None) -> DataError | None:
