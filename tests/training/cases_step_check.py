@@ -79,16 +79,16 @@ def on_workers() -> str:
 
 
 def checked_once() -> dict[str, int]:
-    """How often the state is read for a check, in several calls of `fit`."""
+    """How many looks at a step there are, in several calls of `fit`."""
     from tfscale.training.state import State
 
-    read, count = State.read, []
+    put_back, count = State.put_back, []
 
-    def counted(self: State, **how: Any) -> Any:
+    def counted(self: State) -> Any:
         count.append(1)
-        return read(self, **how)
+        return put_back(self)
 
-    State.read = counted  # type: ignore[method-assign]
+    State.put_back = counted  # type: ignore[method-assign]
     dp = _data_parallel()
     found = {}
     with dp.scope():
@@ -206,3 +206,25 @@ def counted_before() -> dict[str, Any]:
         model.compile(model.optimizer)
         again = model.fit(**DATA, epochs=1, verbose=0, shuffle=False, callbacks=[_Counted(metric)])
     return {"trained": len(history.epoch) + len(again.epoch), "left": float(metric.result())}
+
+
+class ClipsLate(ModuleLoss):
+    """Clips by hand, by more than the gradients of ordinary rows have."""
+
+    def changed(self, gradients: Any) -> Any:
+        return tf.clip_by_global_norm(gradients, 50.0)[0]
+
+
+def later(outlier: int) -> tuple[str, int]:
+    """The error of a step that is that of one replica until an outlier comes, and the updates that were made."""
+    dp = _data_parallel()
+    with dp.scope():
+        model = dp.prepare(ClipsLate())
+        model.compile(sgd(learning_rate=1e-3, momentum=0.0))
+    x, y = (np.tile(DATA[name], (8, 1))[: 24 * 8] for name in ("x", "y"))
+    y[24 * outlier :] *= 1e4
+    try:
+        model.fit(x, y, batch_size=24, verbose=0, shuffle=False)
+    except tfscale.ParityError as error:
+        return str(error), int(model.optimizer.iterations.numpy())
+    return "", int(model.optimizer.iterations.numpy())

@@ -553,6 +553,13 @@ class KeepsAverage(ModuleLoss):
         return self.out(self.averaging(self.hidden(inputs), training=True))
 
 
+class ListOfOne(ModuleLoss):
+    def train_step(self, data: Any) -> Any:
+        logs = super().train_step(data)
+        self.tracker.update_state([tf.reduce_mean(self(data[0]))])
+        return logs
+
+
 class KeepsGatheredAverage(KeepsAverage):
     def __init__(self) -> None:
         super().__init__()
@@ -617,6 +624,7 @@ CASES: dict[str, Case] = {
     "metrics of which the first rows say nothing": Case(_silent_at_first),
     "models that were not prepared": Case(_unprepared),
     "log computed of a metric's result": own_step(PerCent),
+    "a metric of a list of one number": own_step(ListOfOne),
     "an average of the rows of all": own_step(KeepsGatheredAverage),
     "a metric that keeps a metric": own_step(LogsKernel),
     "triples": Case(_triples),

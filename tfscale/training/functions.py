@@ -7,7 +7,7 @@ Keras asks a model for three functions of an iterator. These run every replica's
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
@@ -28,7 +28,42 @@ from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.xla import run_compiled
 
 Logs = dict[str, Any]
-Look = Callable[[Any], None]
+# Of what has not shown in so many calls there will be little to see.
+_LAST_LOOK = 1024
+
+
+class Look(Protocol):
+    """What looks at the batches of some calls before anything is done with them."""
+
+    def __call__(self, batch: Any) -> None:
+        """Looks at the first batch."""
+
+    def again(self, batch: Any) -> None:
+        """Looks at a later one."""
+
+
+class _Looks:
+    """When a look is due: in the first call, and in those of the powers of two after it."""
+
+    def __init__(self, look: Look | None):
+        self._look = look
+        self._calls = 0
+
+    def are_due(self) -> bool:
+        """Whether the call that begins now is to be looked at."""
+        if self._look is None:
+            return False
+        self._calls += 1
+        if self._calls > _LAST_LOOK:
+            self._look = None
+            return False
+        return self._calls.bit_count() == 1
+
+    def __call__(self, batch: Any) -> None:
+        if self._look is not None and self._calls == 1:
+            self._look(batch)
+        elif self._look is not None:
+            self._look.again(batch)
 
 
 class ReplicaSteps(NamedTuple):
@@ -65,9 +100,9 @@ class StepRunner:
 
         Args:
             replica: What each replica does.
-            look: What looks at the first batch before anything is done with it; None for nothing.
+            look: What looks at the first batch, and at some later ones, before anything is done with them, or None.
         """
-        looks = [] if look is None else [look]
+        looks = _Looks(look)
 
         @tf.autograph.experimental.do_not_convert
         def one_of_several(batch: Any) -> Any:
@@ -98,10 +133,14 @@ class StepRunner:
         def function(iterator: Any) -> Logs:
             if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
                 count = self._num_steps()
-                if not looks:
+                if not looks.are_due():
                     return steps(iterator, count)
-                batch = next(iterator)
-                looks.pop()(batch)
+                try:
+                    batch = next(iterator)
+                except StopIteration:
+                    # Fails as Keras expects it where data end.
+                    return steps(iterator, count)
+                looks(batch)
                 alone = _iterator_of(batch, iterator)
                 logs = on_batch(batch) if alone is None else steps(alone, count)
                 if count is None or count == 1:
@@ -110,8 +149,8 @@ class StepRunner:
             # `train_on_batch` and `test_on_batch` hand over a generator of one global batch.
             for batch in iterator:
                 batch = _as_tensors(batch)
-                if looks:
-                    looks.pop()(batch)
+                if looks.are_due():
+                    looks(batch)
                 logs = on_batch(batch)
             return logs
 

@@ -89,13 +89,18 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
     if type(metric).update_state not in _COUNTING_NUMBERS or len(args) != 1 or kwargs.get("sample_weight") is not None:
         return update(*args, **kwargs)
     value = tf.convert_to_tensor(args[0])
-    if value.shape.rank != 0:
+    if value.shape.rank != 0 and not _is_list_of_numbers(args[0]):
         return update(*args, **kwargs)
     is_sum = meet_term("metric", metric, f"metric {metric.name!r}", [value])
     if share.num_replicas == 1:
         return update(value)
     # One number of the batch: over all replicas it counts once.
     return update(as_mean(value, share) if is_sum else value, sample_weight=tf.cast(share.weight, metric.dtype))
+
+
+def _is_list_of_numbers(value: Any) -> bool:
+    """Whether something is a list of numbers of the batch, such as `[loss]`, and not of its rows."""
+    return isinstance(value, list | tuple) and all(tf.convert_to_tensor(each).shape.rank == 0 for each in value)
 
 
 def _is_number_of_a_batch(metric: keras.metrics.Metric, args: Sequence[Any]) -> bool:

@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 _MOST_ROUNDS = 5
 # Characters of somebody else's error.
 _SHOWN = 500
+# Rounding may make so much more of a state that is far from its start.
+_LATER = 10
 # A penalty may be zero for ordinary rows, and no one could tell a sum from a mean.
 _SCALES = (10.0, -10.0, 100.0)
 
@@ -66,6 +68,8 @@ class StepCheck:
         self._state = State(strategy)
         self._runs = TwoRuns(steps, strategy, terms, self._state)
         self._tolerance = tolerance_of(_bytes_per_number(model))
+        self._first_rows: CheckRows | None = None
+        self._takes_all_rows = False
 
     def __call__(self, batch: Any) -> None:
         """Looks at the step for a few rows of a batch.
@@ -77,9 +81,41 @@ class StepCheck:
             ParityError: When the step is not that of one replica. Nothing was updated.
         """
         message = self._look_at_as_many_rows_as_it_takes(batch)
-        message = first_of_workers(self._strategy, message)
+        self._tell(first_of_workers(self._strategy, message))
+
+    def again(self, batch: Any) -> None:
+        """Looks once more, later in training, where a branch may be taken that the first step did not take.
+
+        Args:
+            batch: As for the first look; one of other shapes is passed over.
+
+        Raises:
+            ParityError: When the step is no longer that of one replica. The steps before it were made.
+        """
+        if self._first_rows is None:
+            return
+        rows = CheckRows.of(batch, self._strategy, all_rows=self._takes_all_rows)
+        if _specs(rows) != _specs(self._first_rows):
+            return
+        with self._state.put_back():
+            self._begin_anew()
+            before = self._state.read()
+            reference = self._runs.alone(rows.whole)
+            ours = self._runs.divided(rows.parts)
+            differences = self._differences(ours, reference, before, _LATER * self._tolerance)
+            is_real = bool(differences) and not self._is_noise(rows, reference, before, differences)
+        message = ""
+        if is_real:
+            what = self._what.replace("first step", "step")
+            found = describe_difference(differences, what, self._strategy.num_replicas_in_sync, rows.num_rows)
+            message = f"{found}\nThe first step did not show it: what was trained since is not that of one replica."
+        self._tell(first_of_workers(self._strategy, message))
+
+    def _tell(self, message: str) -> None:
         if message and self._mode == "warn":
             _log.warning("%s", message)
+            # Once is enough.
+            self._first_rows = None
         elif message:
             raise ParityError(message)
 
@@ -91,7 +127,9 @@ class StepCheck:
                 with _reference():
                     rows = CheckRows.of(batch, self._strategy, all_rows=all_rows)
                     self._runs.trace_alone(rows.whole)
-                return self._look(rows)
+                message = self._look(rows)
+                self._first_rows, self._takes_all_rows = rows, all_rows
+                return message
             except _NoReferenceError as error:
                 why = error
         _log.warning("the %s could not be checked (%s)", self._what, why)
@@ -226,7 +264,9 @@ class StepCheck:
         self._terms.sums |= found
         return bool(found)
 
-    def _differences(self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray]) -> list[Difference]:
+    def _differences(
+        self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray], tolerance: float | None = None
+    ) -> list[Difference]:
         """What differs by more than rounding: what the step computed first, then what it left."""
         terms = term_differences(ours.if_mean, reference.if_mean)
         sums = term_differences(ours.if_sum, reference.if_mean)
@@ -237,7 +277,7 @@ class StepCheck:
         # What another worker has counted is not here; its logs are.
         left_out = self._state.divided() if several else set()
         rows += state_differences(ours, reference, before, self._slots(), left_out)
-        return [row for row in rows if row.relative > self._tolerance]
+        return [row for row in rows if row.relative > (tolerance or self._tolerance)]
 
     def _gather(self, differences: Sequence[Difference], reference: Outcome) -> bool:
         """Gives the whole batch to metrics that are not as on one replica; returns whether there are any."""
@@ -304,6 +344,11 @@ def _reference() -> Iterator[None]:
         raise
     except Exception as error:
         raise _NoReferenceError(error) from error
+
+
+def _specs(rows: CheckRows) -> list[Any]:
+    leaves = tf.nest.flatten((rows.whole, rows.parts))
+    return [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else type(leaf) for leaf in leaves]
 
 
 def _is_zero(record: dict[str, np.ndarray]) -> bool:
