@@ -158,9 +158,9 @@ def metric_function(metric: keras.metrics.Metric) -> Any:
     return getattr(metric, "_fn", None)
 
 
-def metric_arguments(metric: keras.metrics.Metric) -> dict[str, Any]:
-    """What the function of a metric is called with, besides labels and predictions. Why: as `metric_function`."""
-    return dict(getattr(metric, "_fn_kwargs", {}))
+def arguments_of_function(owner: keras.metrics.Metric | keras.losses.Loss) -> dict[str, Any]:
+    """What the function of a metric or loss gets besides labels and predictions. Why: as `metric_function`."""
+    return dict(getattr(owner, "_fn_kwargs", {}))
 
 
 def all_metrics(model: keras.Model) -> list[keras.metrics.Metric]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -14,3 +15,20 @@ def is_of_keras(thing: Any) -> bool:
         (True, False)
     """
     return str(getattr(thing, "__module__", "")).split(".")[0] in ("keras", "tfscale")
+
+
+def has_axis_of_rows(config: Mapping[str, Any]) -> bool:
+    """Whether something of Keras's own was told to work along the first axis, which is that of the examples.
+
+    Example:
+        >>> import keras
+        >>> has_axis_of_rows(keras.layers.Softmax(axis=0).get_config())
+        True
+        >>> has_axis_of_rows(keras.layers.Softmax().get_config())
+        False
+    """
+    for name in ("axis", "axes", "attention_axes"):
+        value = config.get(name)
+        if 0 in (value if isinstance(value, list | tuple) else [value]):
+            return True
+    return False

@@ -10,7 +10,7 @@ mean over examples                     none                                     
 mean over unmasked entries             local / global number of unmasked entries       one number per term
 `mean_with_sample_weight`              local / global sum of weights                   one number per term
 `sum`, None, activity regularizers     1 / weight_i                                    nothing
-a loss function that returns a scalar  computed on the gathered batch by every replica labels and predictions
+one number, or a loss that mixes rows  computed on the gathered batch by every replica labels and predictions
 =====================================  ==============================================  ====================
 """
 
@@ -27,6 +27,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_gather, all_reduce_sum
+from tfscale.training.foreign import has_axis_of_rows, is_of_keras
 from tfscale.training.share import Share, current_share
 from tfscale.training.terms import as_mean
 
@@ -54,7 +55,7 @@ class GlobalLoss(keras.losses.Loss):
         if share is None or share.is_whole:
             return self.loss(y_true, y_pred, sample_weight)
         values = self._values(y_true, y_pred)
-        if values is None or values.shape.rank == 0:
+        if values is None or values.shape.rank == 0 or mixes_rows(self.loss):
             _refuse_parts(self.loss, share)
             return self._on_gathered_batch(y_true, y_pred, sample_weight, share)
         local = self.loss(y_true, y_pred, sample_weight)
@@ -87,6 +88,21 @@ class GlobalLoss(keras.losses.Loss):
         value = self.loss(*keras.tree.map_structure(lambda rows: gather_with_own_slope(rows, share), batch))
         gradient_only = value - tf.stop_gradient(value)
         return tf.stop_gradient(value) + as_mean(gradient_only, share)
+
+
+def mixes_rows(loss: keras.losses.Loss) -> bool:
+    """Whether a loss of Keras's own is, for one row, a function of other rows too.
+
+    Example:
+        >>> import keras
+        >>> [mixes_rows(loss) for loss in (keras.losses.Circle(), keras.losses.Dice(axis=(0, 1)), keras.losses.Dice())]
+        [True, True, False]
+    """
+    if not is_of_keras(type(loss)):
+        return False
+    if isinstance(loss, keras.losses.Circle) or getattr(loss, "fn", None) is keras.losses.circle:
+        return True
+    return has_axis_of_rows({**loss.get_config(), **_tf_private.arguments_of_function(loss)})
 
 
 def _refuse_parts(loss: keras.losses.Loss, share: Share) -> None:

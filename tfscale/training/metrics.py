@@ -106,10 +106,13 @@ def _is_list_of_numbers(value: Any) -> bool:
 def _is_number_of_a_batch(metric: keras.metrics.Metric, args: Sequence[Any]) -> bool:
     """Whether a metric averages a function of labels and predictions that returns one number of all of them."""
     function = _tf_private.metric_function(metric)
-    if function is None or len(args) < 2 or (is_of_keras(function) and getattr(metric, "axis", 0) is not None):
+    if function is None or len(args) < 2:
+        return False
+    may_be = function in _MAY_BE_ONE_NUMBER or isinstance(function, keras.losses.Loss)
+    if is_of_keras(function) and not may_be and getattr(metric, "axis", 0) is not None:
         return False
     # Looked at while tracing, and left out of the graph by TensorFlow, since nobody uses it.
-    value = tf.convert_to_tensor(function(*args[:2], **_tf_private.metric_arguments(metric)))
+    value = tf.convert_to_tensor(function(*args[:2], **_tf_private.arguments_of_function(metric)))
     return value.shape.rank == 0
 
 
@@ -129,6 +132,8 @@ def _gathered(value: Any) -> Any:
     return gather_rows(value) if tf.is_tensor(value) and value.shape.rank != 0 else value
 
 
+# Of Keras's own.
+_MAY_BE_ONE_NUMBER = (keras.losses.dice, keras.losses.tversky)
 _COUNTING_NUMBERS = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
 
 

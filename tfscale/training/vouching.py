@@ -8,7 +8,7 @@ import keras
 
 from tfscale.errors import ModelError
 from tfscale.training import _tf_private
-from tfscale.training.foreign import is_of_keras
+from tfscale.training.foreign import has_axis_of_rows, is_of_keras
 from tfscale.training.updaters import innermost
 
 MODES = ("auto", "always", "warn", "off")
@@ -52,9 +52,7 @@ def foreign_parts(model: keras.Model) -> list[str]:
     """
     found = [name for name in _HOOKS if not _is_known(getattr(type(model), name))]
     layers = [layer for layer in _tf_private.flat_layers(model) if layer is not model]
-    found += [
-        f"layer {layer.name!r}" for layer in layers if not _is_known(type(layer)) or _adds_what_may_be_a_sum(layer)
-    ]
+    found += [f"layer {layer.name!r}" for layer in layers if not _is_known_layer(layer)]
     # A functional model made of operations such as `x - ops.mean(x, 0)`.
     operations = getattr(model, "operations", ())
     found += [f"operation {each.name!r}" for each in operations if not isinstance(each, keras.layers.Layer)]
@@ -78,8 +76,14 @@ def _is_known(thing: Any) -> bool:
     return is_of_keras(thing) and thing not in _RUN_OTHERS
 
 
-def _adds_what_may_be_a_sum(layer: keras.layers.Layer) -> bool:
-    return layer.activity_regularizer is not None
+def _is_known_layer(layer: keras.layers.Layer) -> bool:
+    if not _is_known(type(layer)):
+        return False
+    # What a regularizer adds may be a sum, and float8 keeps the largest values of the rows that it saw.
+    if layer.activity_regularizer is not None or getattr(layer, "quantization_mode", None) is not None:
+        return False
+    activations = (getattr(layer, name, None) for name in ("activation", "recurrent_activation"))
+    return all(each is None or _is_known(each) for each in activations) and not has_axis_of_rows(layer.get_config())
 
 
 def _is_known_loss(loss: Any) -> bool:
@@ -91,4 +95,6 @@ def _is_known_metric(metric: Any) -> bool:
     function = _tf_private.metric_function(metric)
     # Over all axes they are one number of a batch.
     is_one_number = isinstance(metric, keras.metrics.PearsonCorrelation | keras.metrics.ConcordanceCorrelation)
-    return _is_known(type(metric)) and (function is None or _is_known(function)) and not is_one_number
+    if is_one_number or function is keras.losses.circle or has_axis_of_rows(_tf_private.arguments_of_function(metric)):
+        return False
+    return _is_known(type(metric)) and (function is None or _is_known(function))
