@@ -152,6 +152,7 @@ def answers() -> dict[str, Any]:
     told["seen"] += [any(loose["metric"] is each for each in made.metrics)]
     told["hooked"] = "update_state" in vars(loose["metric"])
     told["afterwards"] = dp.strategy.num_replicas_in_sync
+    told["numbers"] = [float(model.optimizer.learning_rate), int(model.optimizer.iterations)]
 
     return told
 

@@ -531,7 +531,7 @@ def _distributed_loop(dp: Any) -> Outcome:
 class Averaging(layers.Layer):
     """Keeps an average of its own."""
 
-    def __init__(self, of: Callable[[Any], Any] = lambda rows: rows) -> None:
+    def __init__(self, of: Callable[[Any], Any]) -> None:
         super().__init__()
         self.of = of
 
@@ -545,25 +545,68 @@ class Averaging(layers.Layer):
 
 
 class KeepsAverage(ModuleLoss):
+    of = staticmethod(lambda rows: rows)
+
     def __init__(self) -> None:
         super().__init__()
-        self.averaging = Averaging()
+        self.averaging = Averaging(self.of)
 
     def call(self, inputs: Any) -> Any:
         return self.out(self.averaging(self.hidden(inputs), training=True))
 
 
 class ListOfOne(ModuleLoss):
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed = keras.metrics.Mean(name="listed")
+
     def train_step(self, data: Any) -> Any:
         logs = super().train_step(data)
-        self.tracker.update_state([tf.reduce_mean(self(data[0]))])
-        return logs
+        self.listed.update_state([tf.reduce_mean(self(data[0]))])
+        return {**logs, "of_a_list": self.listed.result()}
+
+
+class ResultIsVariable(keras.metrics.Metric):
+    """The metric of Keras's guide on `fit`."""
+
+    def __init__(self) -> None:
+        super().__init__(name="hits")
+        self.hits = self.add_variable((), "zeros", name="hits")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.hits.assign_add(keras.ops.sum(keras.ops.cast(y_true * y_pred > 0, "float32")))
+
+    def result(self) -> Any:
+        return self.hits.value
+
+
+class ClipsInApply(keras.optimizers.SGD):
+    """Does something of its own with the gradients of a whole batch."""
+
+    def apply_gradients(self, grads_and_vars: Any) -> Any:
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        clipped, _ = tf.clip_by_global_norm(gradients, 0.05)
+        return super().apply_gradients(zip(clipped, variables, strict=True))
+
+
+def _compiled(build: Callable[[], keras.Model], **compiled: Callable[[], Any]) -> Case:
+    def run(dp: Any) -> Outcome:
+        with dp.scope():
+            model = dp.prepare(build())
+            model.compile(**{name: make() for name, make in compiled.items()})
+        return observe_fit(model, DATA)
+
+    return Case(run)
+
+
+def _regularized() -> keras.Model:
+    inputs = keras.Input((X.shape[1],))
+    hidden = layers.Dense(4, activity_regularizer=lambda values: 0.01 * keras.ops.sum(values))(inputs)
+    return keras.Model(inputs, layers.Dense(2)(hidden))
 
 
 class KeepsGatheredAverage(KeepsAverage):
-    def __init__(self) -> None:
-        super().__init__()
-        self.averaging = Averaging(tfscale.gather_rows)
+    of = staticmethod(tfscale.gather_rows)
 
 
 class Kernel(keras.metrics.Metric):
@@ -625,6 +668,12 @@ CASES: dict[str, Case] = {
     "models that were not prepared": Case(_unprepared),
     "log computed of a metric's result": own_step(PerCent),
     "a metric of a list of one number": own_step(ListOfOne),
+    "a metric whose result is a variable": _compiled(
+        _regularized, optimizer=sgd, loss=lambda: "mse", metrics=lambda: [ResultIsVariable()]
+    ),
+    "an optimizer with its own apply_gradients": _compiled(
+        _regularized, optimizer=lambda: ClipsInApply(0.1), loss=lambda: "mse"
+    ),
     "an average of the rows of all": own_step(KeepsGatheredAverage),
     "a metric that keeps a metric": own_step(LogsKernel),
     "triples": Case(_triples),

@@ -228,6 +228,18 @@ CASES: dict[str, Case] = {
     "sample_weight": losing(cross_entropy, data=labelled(sample_weight=WEIGHTS), evaluated=True),
     "class_weight": losing(cross_entropy, data=labelled(class_weight={0: 0.2, 1: 3.0})),
     "ignore_class": losing(lambda: cross_entropy(ignore_class=-1), data=_with_ignored),
+    "Circle loss, of pairs": fitting(
+        lambda: keras.Sequential([mlp(outputs=4), keras.layers.UnitNormalization()]),
+        lambda: {"optimizer": sgd(), "loss": keras.losses.Circle(gamma=2.0)},
+        labelled(),
+        evaluated=True,
+    ),
+    "Dice loss per column, over the rows": fitting(
+        lambda: mlp(outputs=2),
+        lambda: {"optimizer": sgd(), "loss": keras.losses.Dice(axis=0)},
+        targeted(),
+        evaluated=True,
+    ),
     "Dice loss": fitting(
         lambda: mlp(outputs=1),
         lambda: {"optimizer": sgd(), "loss": keras.losses.Dice()},

@@ -22,7 +22,7 @@ from tests.training.models import (
 )
 
 
-def measuring(*metrics: Any, build: Any = None, loss: Any = None, data: Any = None) -> Case:
+def measuring(*metrics: Any, build: Any = None, loss: Any = None, data: Any = None, **judged: Any) -> Case:
     """A model of one output, with metrics made by `metrics`."""
     return fitting(
         build or _binary,
@@ -33,6 +33,7 @@ def measuring(*metrics: Any, build: Any = None, loss: Any = None, data: Any = No
         },
         data or _binary_data(),
         evaluated=True,
+        **judged,
     )
 
 
@@ -84,6 +85,16 @@ CASES: dict[str, Case] = {
     "metrics R2Score and RootMeanSquaredError": measuring(
         _M.R2Score,
         _M.RootMeanSquaredError,
+        build=lambda: mlp(outputs=2),
+        loss="mse",
+        data=targeted(),
+    ),
+    "metrics that are losses of the whole batch": measuring(
+        lambda: keras.losses.dice,
+        lambda: keras.losses.tversky,
+        lambda: keras.losses.Dice(name="dice_of_all"),
+        # Quotients of sums, each rounded, of numbers of both signs.
+        tolerance=2e-4,
         build=lambda: mlp(outputs=2),
         loss="mse",
         data=targeted(),

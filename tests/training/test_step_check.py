@@ -59,6 +59,7 @@ def test_answers_of_the_strategy():
         "seen": [True, True],
         "hooked": True,
         "afterwards": 3,
+        "numbers": [pytest.approx(0.1), 3],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,6 +23,23 @@ class Answers(NamedTuple):
     """Where an optimizer of the strategy makes variables that is used outside of its scope."""
 
 
+@functools.cache
+def _number(kind: Any) -> Any:
+    """A class of distributed variables that can be read as Python numbers."""
+
+    class Number(kind):
+        """TensorFlow's own, and a number."""
+
+        def __float__(self) -> float:
+            return float(self.numpy())
+
+        def __int__(self) -> int:
+            return int(self.numpy())
+
+    Number.__name__, Number.__qualname__, Number.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    return Number
+
+
 def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     """Lets `answers` stand in for what `strategy` would say and do inside of a step.
 
@@ -29,7 +47,9 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     gradients through `_replica_ctx_all_reduce`, and optimizers and metrics make their variables through
     `_create_variable`, whatever holds them. All of them are met here, so that nothing is missed by a search through
     attributes.
-    Breaks first: tests/training/test_answers.py.
+    A variable of several replicas is no Python number to TensorFlow: `float(optimizer.learning_rate)`, which every
+    variable of one device can do, is added.
+    Breaks first: tests/training/test_step_check.py::test_answers_of_the_strategy.
     """
     base: Any = type(strategy.extended)
 
@@ -63,6 +83,9 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
         def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
             variable = super()._create_variable(next_creator, **kwargs)
             answers.made(variable)
+            if isinstance(variable, tf.distribute.DistributedValues):
+                kind: Any = type(variable)
+                variable.__class__ = _number(kind)
             return variable
 
     strategy.extended.__class__ = AnsweringExtended

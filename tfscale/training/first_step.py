@@ -160,6 +160,8 @@ class TwoRuns:
         with context, device, in_share(make_lone_share(count)), at_once(), meeting_terms(self._terms, recorder):
             logs = self._steps.alone(rows)
             for path, value in keras.tree.flatten_with_path(dict(logs)):
+                # A metric's result may be a variable.
+                value = tf.convert_to_tensor(value)
                 meet_term("log", None, f"log {'.'.join(map(str, path))!r}", [value])
         flat, (_, records) = _flatten([], recorder)
         layout[:] = [(_shape_of(logs), records)]

@@ -176,13 +176,18 @@ def _update(model: keras.Model, gradients: list[Any], sent: SentAlong) -> list[t
     """
     optimizer, variables = model.optimizer, model.trainable_weights
     if accumulates(optimizer) or takes_turns(optimizer):
-        optimizer.apply(gradients, variables)
+        _apply(optimizer, gradients, variables)
         return _reduce_along(model, sent)
     scale = optimizer.scale_loss(1.0)
     reduced, others = optimizers.reduce_together(optimizer, gradients, sent.tensors(), scale=scale)
     with optimizers.gradients_reduced():
-        optimizer.apply(reduced, variables)
+        _apply(optimizer, reduced, variables)
     return _receive(model, sent, others)
+
+
+def _apply(optimizer: keras.optimizers.Optimizer, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+    # As Keras's step, for optimizers that have an `apply_gradients` of their own.
+    optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
 
 def _forward(model: keras.Model, data: Any, share: Share, *, training: bool) -> tf.Tensor:
