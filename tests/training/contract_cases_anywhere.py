@@ -5,6 +5,7 @@ None of them is found by looking at the attributes of a model: each is met where
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -599,6 +600,17 @@ def _compiled(build: Callable[[], keras.Model], **compiled: Callable[[], Any]) -
     return Case(run)
 
 
+def _frozen(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(_regularized())
+        model.trainable = False
+        model.compile(sgd(), "mse")
+    with warnings.catch_warnings():
+        # Of Keras and tfscale: there is nothing to train.
+        warnings.simplefilter("ignore")
+        return observe_fit(model, DATA)
+
+
 def _regularized() -> keras.Model:
     inputs = keras.Input((X.shape[1],))
     hidden = layers.Dense(4, activity_regularizer=lambda values: 0.01 * keras.ops.sum(values))(inputs)
@@ -676,6 +688,7 @@ CASES: dict[str, Case] = {
     ),
     "an average of the rows of all": own_step(KeepsGatheredAverage),
     "a metric that keeps a metric": own_step(LogsKernel),
+    "no trainable weights": Case(_frozen),
     "triples": Case(_triples),
     "one dict of data": Case(_dictionary),
     "loop by hand, outside of the scope": Case(_loop_by_hand),

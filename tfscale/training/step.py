@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -186,8 +187,11 @@ def _update(model: keras.Model, gradients: list[Any], sent: SentAlong) -> list[t
 
 
 def _apply(optimizer: keras.optimizers.Optimizer, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
-    # As Keras's step, for optimizers that have an `apply_gradients` of their own.
-    optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    # As Keras's step does, for optimizers that have an `apply_gradients` of their own.
+    if variables:
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    else:
+        warnings.warn("The model does not have any trainable weights.", stacklevel=2)
 
 
 def _forward(model: keras.Model, data: Any, share: Share, *, training: bool) -> tf.Tensor:
