@@ -41,6 +41,8 @@ _MOST_ROUNDS = 5
 _SHOWN = 500
 # Rounding may make so much more of a state that is far from its start.
 _LATER = 10
+# Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
+_CONVERGED = 1e-3
 # A penalty may be zero for ordinary rows, and no one could tell a sum from a mean.
 _SCALES = (10.0, -10.0, 100.0)
 
@@ -70,6 +72,7 @@ class StepCheck:
         self._tolerance = tolerance_of(_bytes_per_number(model))
         self._first_rows: CheckRows | None = None
         self._takes_all_rows = False
+        self._first_scale = 0.0
 
     def __call__(self, batch: Any) -> None:
         """Looks at the step for a few rows of a batch.
@@ -103,7 +106,10 @@ class StepCheck:
             reference = self._runs.alone(rows.whole)
             ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before, _LATER * self._tolerance)
-            is_real = bool(differences) and not self._is_noise(rows, reference, before, differences)
+            # Near a minimum the gradients are what rounding leaves of numbers that cancel.
+            is_converged = _scale(reference) < _CONVERGED * self._first_scale
+            is_real = bool(differences) and not is_converged
+            is_real = is_real and not self._is_noise(rows, reference, before, differences)
         message = ""
         if is_real:
             what = self._what.replace("first step", "step")
@@ -164,6 +170,7 @@ class StepCheck:
         before = self._state.read()
         with _reference():
             reference = self._runs.alone(rows.whole)
+        self._first_scale = _scale(reference)
         with self._dividing(rows):
             ours = self._settle(rows, reference)
         differences = self._differences(ours, reference, before)
@@ -349,6 +356,16 @@ def _reference() -> Iterator[None]:
 def _specs(rows: CheckRows) -> list[Any]:
     leaves = tf.nest.flatten((rows.whole, rows.parts))
     return [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else type(leaf) for leaf in leaves]
+
+
+def _scale(outcome: Outcome) -> float:
+    """The size of the largest gradient, or the root of the loss where there is none."""
+    sizes: dict[str, float] = {"gradients": 0.0, "loss": 0.0}
+    for term, record in outcome.if_mean.items():
+        if term.kind in sizes:
+            values = [float(np.max(np.abs(value), initial=0.0)) for value in record.values()]
+            sizes[term.kind] = max([sizes[term.kind], *values])
+    return sizes["gradients"] or sizes["loss"] ** 0.5
 
 
 def _is_zero(record: dict[str, np.ndarray]) -> bool:
