@@ -729,15 +729,13 @@ class FirstTwoRows(ModuleLoss):
 class Adapts(ModuleLoss):
     """Keeps a number that the rows of the first batch, whatever they are, clip to the same on all replicas."""
 
-    of = staticmethod(lambda rows: rows)
-
     def __init__(self) -> None:
         super().__init__()
         self.adapted = tf.Variable(0.5, trainable=False)
 
     def train_step(self, data: Any) -> Any:
         logs = super().train_step(data)
-        moved = self.adapted + tf.reduce_mean(tf.square(self.of(data[0]))) - 0.01
+        moved = self.adapted + tf.reduce_mean(tf.square(data[0])) - 0.01
         self.adapted.assign(tf.clip_by_value(moved, 0.0, 0.5))
         return logs
 

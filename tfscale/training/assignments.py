@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from tfscale.training.made import made_under
 from tfscale.training.replica_walk import Frame, ReplicaWalk
-from tfscale.training.state import is_counted
 
 _SETS = frozenset(("AssignVariableOp",))
 _CHANGES = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
@@ -50,7 +49,7 @@ def _names_by_handle(strategy: tf.distribute.Strategy) -> dict[int, str]:
     for variable in made.variables:
         copies = strategy.experimental_local_results(variable)
         is_read_together = getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ
-        if id(variable) in of_optimizers or is_counted(variable) or is_read_together or not variable.dtype.is_floating:
+        if id(variable) in of_optimizers or is_read_together or not variable.dtype.is_floating:
             continue
         found.update({id(copy.handle): variable.name for copy in copies})
     return found
