@@ -18,6 +18,9 @@ class TfscaleError(Exception):
         ClusterError
     """
 
+    # What is raised in a function that AutoGraph converts stays what it is; without this it becomes a StagingError.
+    ag_pass_through = True
+
 
 class BatchError(TfscaleError, ValueError):
     """A batch size is missing, given twice, no positive integer, or too small for the replicas."""

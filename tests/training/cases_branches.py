@@ -143,7 +143,7 @@ class Sometimes(keras.Model):
         return {"own_loss": loss}
 
 
-def fit(by, check, replicas=3):
+def fit(by, check, replicas=3, eager=False):
     """The error of `fit`, or its losses."""
     decide = {
         "own rows": lambda model, x: tf.reduce_sum(x) > 0,
@@ -155,7 +155,7 @@ def fit(by, check, replicas=3):
     keras.utils.set_random_seed(3)
     with dp.scope():
         model = Sometimes(decide)
-        model.compile(keras.optimizers.SGD(0.05), "mse")
+        model.compile(keras.optimizers.SGD(0.05), "mse", run_eagerly=eager)
     dp.prepare(model, check=check)
     x = np.random.default_rng(0).normal(size=(24, 3)).astype("float32")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable
@@ -186,6 +187,67 @@ def scopes(num_replicas: int) -> dict[str, Raised]:
     outside.compile(optimizer="sgd", loss="mse")
     found["refused model"] = raised_by(lambda: len(outside.fit(X, X[:, :2], verbose=0).epoch))
     return found
+
+
+def loops(num_replicas: int) -> dict[str, Raised]:
+    """Loops by hand that stand where TensorFlow cannot run them; and whether the model still trains."""
+    tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(global_batch=24)
+
+    def loop(*, in_scope: bool, optimizer_outside: bool = False, **options: Any) -> str:
+        with contextlib.nullcontext() if optimizer_outside else dp.scope():
+            optimizer = keras.optimizers.Adam()
+        model, loss_of = _compiled(dp), keras.losses.MeanSquaredError()
+
+        def step(x: Any, y: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = loss_of(y, model(x))
+            gradients = tape.gradient(loss, model.trainable_weights)
+            optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
+            return loss
+
+        step = tf.function(step, **options) if options else step
+        before = model.get_weights()
+        try:
+            with dp.scope() if in_scope else contextlib.nullcontext():
+                step(tf.constant(X[:24]), tf.constant(X[:24, :2]))
+        finally:
+            unchanged = all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
+        return "changed nothing" if unchanged else "trained"
+
+    return {
+        "inside of the scope": raised_by(lambda: loop(in_scope=True)),
+        "inside of the scope, tf.function": raised_by(lambda: loop(in_scope=True, jit_compile=False)),
+        "inside of the scope, XLA": raised_by(lambda: loop(in_scope=True, jit_compile=True)),
+        "outside of the scope": raised_by(lambda: loop(in_scope=False)),
+        "outside of the scope, tf.function": raised_by(lambda: loop(in_scope=False, jit_compile=False)),
+        "outside of the scope, XLA": raised_by(lambda: loop(in_scope=False, jit_compile=True)),
+        "optimizer outside": raised_by(lambda: loop(in_scope=False, optimizer_outside=True)),
+        "optimizer outside, tf.function": raised_by(
+            lambda: loop(in_scope=False, optimizer_outside=True, jit_compile=False)
+        ),
+        "train_step under XLA, check=auto": raised_by(lambda: _jit_step(dp, "auto")),
+        "train_step under XLA, check=off": raised_by(lambda: _jit_step(dp, "off")),
+    }
+
+
+def _jit_step(dp: Any, check: str) -> Any:
+    with dp.scope():
+        model = JitStep(mlp().layers)
+        model.compile("sgd", "mse")
+    return dp.prepare(model, check=check).fit(X[:24], X[:24, :2], verbose=0)
+
+
+class JitStep(keras.Sequential):
+    """Compiles its whole step by itself."""
+
+    @tf.function(jit_compile=True)
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+        return {"loss": loss}
 
 
 class Listed(keras.Sequential):

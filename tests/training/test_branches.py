@@ -76,6 +76,13 @@ def test_in_fit(fits, check):
         assert not isinstance(losses, Failure), losses
 
 
+@pytest.mark.parametrize("check", ["auto", "off"])
+def test_in_fit_that_runs_eagerly(check):
+    refused = run_case(FIT, args=("own rows", check, 3, True))
+    assert isinstance(refused, Failure)
+    assert refused.startswith("All replicas must send the same, in the same order")
+
+
 @pytest.mark.parametrize("by", ["iterations", "all rows"])
 def test_as_on_one_replica(fits, by):
     alone = run_case(FIT, args=(by, "off", 1))

@@ -61,6 +61,16 @@ BATCHES = {
     "generator, too large": ("DataError", "48"),
     "later batch too large": ("DataError", "30"),
 }
+LOOPS = {
+    "inside of the scope": "after the `with` block",
+    "inside of the scope, tf.function": "after the `with` block",
+    "inside of the scope, XLA": "after the `with` block",
+    "outside of the scope, XLA": "compile(jit_compile=True)",
+    "optimizer outside": "Create the optimizer inside `with dp.scope():`",
+    "optimizer outside, tf.function": "Create the optimizer inside `with dp.scope():`",
+    "train_step under XLA, check=auto": "compile(jit_compile=True)",
+    "train_step under XLA, check=off": "compile(jit_compile=True)",
+}
 RIGHT_BATCHES = (
     "only batch smaller",
     "last batch smaller",
@@ -73,7 +83,7 @@ RIGHT_BATCHES = (
 
 @pytest.fixture(scope="module")
 def found():
-    calls = [(f"{CASES}:{name}", (NUM_REPLICAS,)) for name in ("arguments", "scopes", "batches")]
+    calls = [(f"{CASES}:{name}", (NUM_REPLICAS,)) for name in ("arguments", "scopes", "batches", "loops")]
     results = run_together(calls)
     together = {}
     for (target, _), result in results.items():
@@ -105,6 +115,16 @@ def test_scopes(found, name):
 @pytest.mark.parametrize("name", BATCHES)
 def test_batches(found, name):
     _check(found["batches"][name], *BATCHES[name])
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_by_hand(found, name):
+    _check(found["loops"][name], "ModelError", LOOPS[name])
+
+
+@pytest.mark.parametrize("name", ["outside of the scope", "outside of the scope, tf.function"])
+def test_loops_by_hand_that_are_right(found, name):
+    assert found["loops"][name] == ("no error", "'trained'")
 
 
 @pytest.mark.parametrize("name", RIGHT_BATCHES)

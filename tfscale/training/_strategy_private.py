@@ -21,14 +21,20 @@ class Answers(NamedTuple):
     """Called with a variable that was made under the strategy's scope."""
     outside_of_scope: Callable[[], contextlib.AbstractContextManager[Any]]
     """Where an optimizer of the strategy makes variables that is used outside of its scope."""
+    updating: Callable[[Any], None]
+    """Called with a variable that is about to be updated; may refuse it."""
+    refuse_gradient: Callable[[Any], None]
+    """Called with a variable of which a gradient is asked where no replica is meant."""
+    refuse_foreign_update: Callable[[Any], None]
+    """Called with a variable that an optimizer of another strategy is about to update."""
 
 
 @functools.cache
-def _number(kind: Any) -> Any:
-    """A class of distributed variables that can be read as Python numbers."""
+def _answering(kind: Any, answers: Answers) -> Any:
+    """A class of distributed variables that can be read as Python numbers, and that say what cannot be done to them."""
 
-    class Number(kind):
-        """TensorFlow's own, and a number."""
+    class Answering(kind):
+        """TensorFlow's own, but for that."""
 
         def __float__(self) -> float:
             return float(self.numpy())
@@ -36,8 +42,23 @@ def _number(kind: Any) -> Any:
         def __int__(self) -> int:
             return int(self.numpy())
 
-    Number.__name__, Number.__qualname__, Number.__module__ = kind.__name__, kind.__qualname__, kind.__module__
-    return Number
+        @property
+        def handle(self) -> Any:
+            try:
+                return super().handle
+            except ValueError:
+                answers.refuse_gradient(self)
+                raise
+
+        def _get_replica(self, replica_id: Any) -> Any:
+            # Without a strategy, whoever updates a variable gives itself for the number of a replica.
+            if isinstance(replica_id, tf.distribute.DistributedValues):
+                answers.refuse_foreign_update(self)
+            return super()._get_replica(replica_id)
+
+    for each in ("__name__", "__qualname__", "__module__"):
+        setattr(Answering, each, getattr(kind, each))
+    return Answering
 
 
 def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
@@ -48,7 +69,8 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     `_create_variable`, whatever holds them. All of them are met here, so that nothing is missed by a search through
     attributes.
     A variable of several replicas is no Python number to TensorFlow: `float(optimizer.learning_rate)`, which every
-    variable of one device can do, is added.
+    variable of one device can do, is added. It has no handle outside of a replica, and no copy for an
+    optimizer that was made outside of the scope: a loop by hand ends in errors that name neither.
     Breaks first: tests/training/test_step_check.py::test_answers_of_the_strategy.
     """
     base: Any = type(strategy.extended)
@@ -76,6 +98,7 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
 
         def update(self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True) -> Any:
             if isinstance(var, tf.distribute.DistributedValues):
+                answers.updating(var)
                 return super().update(var, fn, args, kwargs, group)
             # A variable that was made outside of the scope, by a loop outside of it.
             return fn(var, *args, **(kwargs or {}))
@@ -85,7 +108,7 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
             answers.made(variable)
             if isinstance(variable, tf.distribute.DistributedValues):
                 kind: Any = type(variable)
-                variable.__class__ = _number(kind)
+                variable.__class__ = _answering(kind, answers)
             return variable
 
     strategy.extended.__class__ = AnsweringExtended

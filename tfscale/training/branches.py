@@ -25,8 +25,12 @@ def refusing_lone_collectives(strategy: tf.distribute.Strategy) -> Iterator[None
         ModelError: At the end, if the replicas of this process do not send equally often, a loop holds a collective, or
             so does a condition by what differs from replica to replica.
     """
-    if strategy.num_replicas_in_sync == 1 or tf.executing_eagerly():
+    if strategy.num_replicas_in_sync == 1:
         yield
+        return
+    if tf.executing_eagerly():
+        with _saying_what_did_not_match():
+            yield
         return
     graph = tf.compat.v1.get_default_graph()
     # A loop that was there before may be one around all replicas, in which they may send what they like.
@@ -59,5 +63,28 @@ def refusing_lone_collectives(strategy: tf.distribute.Strategy) -> Iterator[None
             )
 
 
+@contextlib.contextmanager
+def _saying_what_did_not_match() -> Iterator[None]:
+    """Names what replicas that run eagerly have done, where TensorFlow says which tensors it met.
+
+    Raises:
+        ModelError: In place of TensorFlow's error.
+    """
+    try:
+        yield
+    except (AssertionError, tf.errors.OpError) as error:
+        found = [known for known in _NOT_MATCHING if known in str(error)]
+        if not found:
+            raise
+        raise ModelError(
+            f"All replicas must send the same, in the same order ({_OCCASIONS}).\n"
+            f"Received: a step that runs eagerly, and from its replicas what does not belong together ({found[0]}). "
+            "Do not decide by a replica's own rows (an `if` of Python) whether something is sent, but by "
+            "tfscale.gather_rows(x), which are the rows of all."
+        ) from error
+
+
+# What TensorFlow 2.21 says.
+_NOT_MATCHING = ("Values to regroup had different lengths", "Shape mismatch in the collective instance")
 _OCCASIONS = "an optimizer is applied, rows are gathered, statistics are synchronized"
 _SENDS = f"something is sent to all replicas ({_OCCASIONS})"

@@ -73,3 +73,29 @@ def check_inside_scope(variables: Iterable[keras.Variable], kind: str, name: str
             f"Received: {name!r}, whose variable {outside[0]!r} was created outside of it. "
             f"Create the {kind}, and call compile, inside `with dp.scope():`."
         )
+
+
+def refuse_loop_inside_scope(variable: tf.Variable) -> None:
+    """Refuses the gradient of a variable under the scope: it says neither of which replica's, nor of which rows.
+
+    Raises:
+        ModelError: Always.
+    """
+    raise ModelError(
+        "A loop by hand, which computes gradients itself, cannot run inside of the strategy's scope.\n"
+        f"Received: a gradient of {variable.name!r} inside `with dp.scope():`. Make models, optimizers and metrics in "
+        "there, and put the loop after the `with` block; or train with `fit`, with a `train_step` of your own."
+    )
+
+
+def refuse_optimizer_outside(variable: tf.Variable) -> None:
+    """Refuses an update by an optimizer that knows nothing of the variable's copies.
+
+    Raises:
+        ModelError: Always.
+    """
+    raise ModelError(
+        "The optimizer must be created under the strategy's scope.\n"
+        f"Received: an update of {variable.name!r} by one that was created outside of it. "
+        "Create the optimizer inside `with dp.scope():`."
+    )

@@ -104,7 +104,8 @@ class StepCheck:
             self._begin_anew()
             before = self._state.read()
             reference = self._runs.alone(rows.whole)
-            ours = self._runs.divided(rows.parts)
+            with self._dividing(rows):
+                ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before, _LATER * self._tolerance)
             # Near a minimum the gradients are what rounding leaves of numbers that cancel.
             is_converged = _scale(reference) < _CONVERGED * self._first_scale

@@ -25,8 +25,10 @@ from tfscale.training.made import made_under
 from tfscale.training.optimizers import answer_all_reduce
 from tfscale.training.outside import entering_scope
 from tfscale.training.packs import choose_packing
+from tfscale.training.scope_checks import refuse_loop_inside_scope, refuse_optimizer_outside
 from tfscale.training.share import is_in_step
 from tfscale.training.versions import check_versions
+from tfscale.training.xla import refuse_updates_inside_xla
 
 _log = logging.getLogger(__name__)
 
@@ -208,7 +210,15 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
         _tf_private.update_without_merge_call(strategy)
         answer_for(
             strategy,
-            Answers(is_in_step, answer_all_reduce, made_under(strategy).note, lambda: entering_scope(strategy)),
+            Answers(
+                is_in_step,
+                answer_all_reduce,
+                made_under(strategy).note,
+                lambda: entering_scope(strategy),
+                lambda variable: refuse_updates_inside_xla(strategy, variable),
+                refuse_loop_inside_scope,
+                refuse_optimizer_outside,
+            ),
         )
         distribute_global_batches(strategy)
     return strategy

@@ -16,6 +16,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.errors import ModelError
+from tfscale.training._graph_private import is_traced_for_xla
 from tfscale.training.thread_flag import ThreadFlag
 
 _log = logging.getLogger(__name__)
@@ -23,14 +25,40 @@ _COMPILING = ThreadFlag()
 _WITHOUT = ThreadFlag()
 
 
+_OF_ONES_OWN = "`tf.function(jit_compile=True)`"
+_WAY_OUT = "Take `jit_compile=True` out of it; `compile(jit_compile=True)` has XLA compile what `fit` runs."
+
+
 class CollectiveInsideXlaError(Exception):
     """A collective was about to be traced into a function that XLA compiles."""
 
 
 def refuse_collectives_inside_xla() -> None:
-    """Raises `CollectiveInsideXlaError` when called while tracing for XLA."""
+    """Raises `CollectiveInsideXlaError` when called while tracing for XLA.
+
+    Raises:
+        ModelError: When it was not tfscale that has XLA compile it.
+    """
     if _COMPILING.is_raised:
         raise CollectiveInsideXlaError
+    if is_traced_for_xla():
+        raise ModelError(
+            "What replicas send one another cannot be in a function that XLA compiles as a whole.\n"
+            f"Received: {_OF_ONES_OWN} around a step. {_WAY_OUT}"
+        )
+
+
+def refuse_updates_inside_xla(strategy: tf.distribute.Strategy, variable: Any) -> None:
+    """Refuses to update a variable of several devices in a function that XLA compiles for one.
+
+    Raises:
+        ModelError: While such a function is traced.
+    """
+    if len(strategy.experimental_local_results(variable)) > 1 and is_traced_for_xla():
+        raise ModelError(
+            "A function that XLA compiles runs on one device, and cannot update the copies on others.\n"
+            f"Received: {_OF_ONES_OWN} around an update of {variable.name!r}. {_WAY_OUT}"
+        )
 
 
 def without_xla() -> contextlib.AbstractContextManager[None]:
