@@ -237,6 +237,19 @@ def constant():
     return 0.1
 
 
+class NoConfig(keras.optimizers.schedules.LearningRateSchedule):
+    """As people write them in a script, without `get_config`."""
+
+    def __call__(self, step):
+        return 0.1
+
+
+@pytest.mark.parametrize("replicas", [1, 4])
+def test_refuses_what_has_no_config(replicas):
+    with pytest.raises(ScalingError, match=r"NoConfig(.|\n)*Write the `get_config`(.|\n)*`dp.schedule"):
+        grown(replicas).optimizer(keras.optimizers.Adam(NoConfig()))
+
+
 @pytest.mark.filterwarnings("ignore:Not understood")
 @pytest.mark.parametrize("make", [lambda: OwnHabit(1), lambda: keras.optimizers.SGD(constant)])
 def test_refuses_what_cannot_be_made_anew(make):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
@@ -46,7 +47,7 @@ def _sequence_model() -> keras.Model:
         [
             keras.Input((6,), dtype="int32"),
             keras.layers.Embedding(12, 6, mask_zero=True),
-            keras.layers.LSTM(5, return_sequences=True),
+            keras.layers.SimpleRNN(5, return_sequences=True),
             keras.layers.TimeDistributed(keras.layers.Dense(3)),
         ]
     )
@@ -83,6 +84,24 @@ def _dice(y: Any, y_pred: Any) -> Any:
 
 def _per_row(y: Any, y_pred: Any) -> Any:
     return keras.ops.abs(keras.ops.cast(y, "float32") - y_pred[:, 0])
+
+
+def _weighted_row(y: Any, y_pred: Any, weight: float) -> Any:
+    return weight * _per_row(y, y_pred)
+
+
+class _CallableObject:
+    """A loss that is neither a function nor a class of Keras's."""
+
+    def __call__(self, y: Any, y_pred: Any) -> Any:
+        return _per_row(y, y_pred)
+
+
+class _NoConfig(keras.regularizers.Regularizer):
+    """A user's penalty of weights, which cannot be saved."""
+
+    def __call__(self, weights: Any) -> Any:
+        return 0.01 * keras.ops.sum(keras.ops.square(weights))
 
 
 class _OwnReduction(keras.losses.Loss):
@@ -193,6 +212,9 @@ CASES: dict[str, Case] = {
     "scalar loss function, sum": losing(lambda: _summed_square, _SUM_RATE),
     "scalar loss function, ratio": losing(lambda: _dice, data=labelled(FEWER_THAN_REPLICAS), evaluated=True),
     "loss function per row": losing(lambda: _per_row),
+    "loss that is a functools.partial": losing(lambda: functools.partial(_weighted_row, weight=0.5)),
+    "loss that is an object": losing(_CallableObject),
+    "loss that is a lambda": losing(lambda: lambda y, y_pred: _per_row(y, y_pred)),
     "loss class that reduces by itself": losing(lambda: _OwnReduction()),
     "add_loss, mean": losing(cross_entropy, build=_adding("mean"), evaluated=True),
     "add_loss, sum": losing(
@@ -214,6 +236,7 @@ CASES: dict[str, Case] = {
         cross_entropy, build=lambda: mlp(activity_regularizer="l2", kernel_regularizer="l2")
     ),
     "kernel_regularizer": losing(cross_entropy, build=lambda: mlp(kernel_regularizer="l2")),
+    "a regularizer of one's own": losing(cross_entropy, build=lambda: mlp(kernel_regularizer=_NoConfig())),
     "several inputs and outputs": fitting(
         _several_outputs,
         _several_compiled,

@@ -36,6 +36,20 @@ def _mixing():
     return keras.Model(inputs, inputs - keras.ops.mean(inputs, axis=0))
 
 
+def _attending(**axes):
+    inputs = keras.Input((2,))
+    rows = layers.Reshape((1, 2))(inputs)
+    attended = layers.MultiHeadAttention(1, 2, **axes)(rows, rows)
+    return keras.Model(inputs, layers.Dense(1)(layers.Flatten()(attended)))
+
+
+class NoConfig(keras.regularizers.Regularizer):
+    """Fails where Keras asks a layer that has it for its configuration."""
+
+    def __call__(self, weights):
+        return keras.ops.sum(weights)
+
+
 def own_function(y_true, y_pred):
     return keras.ops.mean(keras.ops.abs(y_true - y_pred), axis=-1)
 
@@ -53,6 +67,10 @@ def own_function(y_true, y_pred):
         (lambda: _compiled(metrics=[own_function]), 1),
         (lambda: _compiled(metrics=[keras.metrics.PearsonCorrelation(axis=None)]), 1),
         (lambda: _compiled(optimizer=OwnOptimizer()), 1),
+        (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.Softmax(axis=0), layers.Dense(1)])), 1),
+        (lambda: _compiled(_attending(attention_axes=(0,))), 1),
+        (lambda: _compiled(_attending()), 0),
+        (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.Dense(1, kernel_regularizer=NoConfig())])), 0),
         (_mixing, 1),
     ],
 )

@@ -368,3 +368,13 @@ def scalar_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variab
     """
     own = [optimizer._iterations, getattr(optimizer, "_learning_rate", None)]
     return [variable for variable in own if isinstance(variable, keras.Variable)]
+
+
+def has_plain_rate(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether an optimizer's learning rate is a number that may be set, and no schedule or function.
+
+    Why: `optimizer.learning_rate` is a number either way, and `get_config` fails where a schedule has none of its own,
+    as those that people write in a script.
+    Breaks first: tests/training/recovery/test_resume.py.
+    """
+    return isinstance(getattr(optimizer, "_learning_rate", None), keras.Variable)

@@ -17,18 +17,22 @@ def is_of_keras(thing: Any) -> bool:
     return str(getattr(thing, "__module__", "")).split(".")[0] in ("keras", "tfscale")
 
 
-def has_axis_of_rows(config: Mapping[str, Any]) -> bool:
+def has_axis_of_rows(owner: Any, arguments: Mapping[str, Any] | None = None) -> bool:
     """Whether something of Keras's own was told to work along the first axis, which is that of the examples.
+
+    It is not asked for its `get_config`: that fails, or warns, where a part of it is somebody's own.
+
+    Args:
+        owner: A layer, loss or metric.
+        arguments: What it hands to a function.
 
     Example:
         >>> import keras
-        >>> has_axis_of_rows(keras.layers.Softmax(axis=0).get_config())
-        True
-        >>> has_axis_of_rows(keras.layers.Softmax().get_config())
-        False
+        >>> has_axis_of_rows(keras.layers.Softmax(axis=0)), has_axis_of_rows(keras.layers.Softmax())
+        (True, False)
     """
-    for name in ("axis", "axes", "attention_axes"):
-        value = config.get(name)
-        if 0 in (value if isinstance(value, list | tuple) else [value]):
-            return True
-    return False
+    values = [getattr(owner, name, None) for name in _AXES] + [(arguments or {}).get(name) for name in _AXES]
+    return any(0 in (value if isinstance(value, list | tuple) else [value]) for value in values)
+
+
+_AXES = ("axis", "axes", "_attention_axes")

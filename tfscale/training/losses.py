@@ -102,7 +102,7 @@ def mixes_rows(loss: keras.losses.Loss) -> bool:
         return False
     if isinstance(loss, keras.losses.Circle) or getattr(loss, "fn", None) is keras.losses.circle:
         return True
-    return has_axis_of_rows({**loss.get_config(), **_tf_private.arguments_of_function(loss)})
+    return has_axis_of_rows(loss, _tf_private.arguments_of_function(loss))
 
 
 def _refuse_parts(loss: keras.losses.Loss, share: Share) -> None:

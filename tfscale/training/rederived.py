@@ -42,9 +42,8 @@ def rederive_optimizer(
             optimizer = keras.optimizers.get(optimizer)
     _check_optimizer(optimizer)
     ratio = growth.plan.batch_ratio
-    scaled = scale_hyperparameters(
-        keras.saving.serialize_keras_object(optimizer), ratio, rule=growth.rule, warmup_steps=growth.warmup_steps
-    )
+    config = _config_of(optimizer)
+    scaled = scale_hyperparameters(config, ratio, rule=growth.rule, warmup_steps=growth.warmup_steps)
     if ratio == 1:
         return optimizer, scaled.knobs
     if optimizer.built:
@@ -127,6 +126,17 @@ def _with_adascale(config: dict[str, Any], reference_batch: int) -> dict[str, An
         "config": inside,
         "registered_name": ADASCALE,
     }
+
+
+def _config_of(optimizer: keras.optimizers.Optimizer) -> dict[str, Any]:
+    try:
+        return keras.saving.serialize_keras_object(optimizer)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise ScalingError(
+            "An optimizer is re-derived from its `get_config`, and that of its schedule.\n"
+            f"Received: a {type(optimizer).__name__}, for which Keras says: {error} Write the `get_config`; or leave "
+            "out `dp.optimizer`, and give the optimizer `dp.schedule(...)` and the other hyper-parameters yourself."
+        ) from error
 
 
 def _make_anew(optimizer: keras.optimizers.Optimizer, config: dict[str, Any]) -> keras.optimizers.Optimizer:

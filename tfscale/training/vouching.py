@@ -83,7 +83,7 @@ def _is_known_layer(layer: keras.layers.Layer) -> bool:
     if layer.activity_regularizer is not None or getattr(layer, "quantization_mode", None) is not None:
         return False
     activations = (getattr(layer, name, None) for name in ("activation", "recurrent_activation"))
-    return all(each is None or _is_known(each) for each in activations) and not has_axis_of_rows(layer.get_config())
+    return all(each is None or _is_known(each) for each in activations) and not has_axis_of_rows(layer)
 
 
 def _is_known_loss(loss: Any) -> bool:
@@ -95,6 +95,8 @@ def _is_known_metric(metric: Any) -> bool:
     function = _tf_private.metric_function(metric)
     # Over all axes they are one number of a batch.
     is_one_number = isinstance(metric, keras.metrics.PearsonCorrelation | keras.metrics.ConcordanceCorrelation)
-    if is_one_number or function is keras.losses.circle or has_axis_of_rows(_tf_private.arguments_of_function(metric)):
+    if is_one_number or function is keras.losses.circle:
+        return False
+    if has_axis_of_rows(metric, _tf_private.arguments_of_function(metric)):
         return False
     return _is_known(type(metric)) and (function is None or _is_known(function))

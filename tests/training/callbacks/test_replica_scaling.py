@@ -188,8 +188,16 @@ def test_on_replicas():
     assert two["rates"] == one["rates"]
 
 
-def test_refuses_a_schedule():
-    optimizer = keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 10))
+class OwnSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """As people write them in a script, without `get_config`."""
+
+    def __call__(self, step):
+        return 0.1
+
+
+@pytest.mark.parametrize("schedule", [keras.optimizers.schedules.CosineDecay(0.1, 10), OwnSchedule()])
+def test_refuses_a_schedule(schedule):
+    optimizer = keras.optimizers.SGD(schedule)
     with pytest.raises(ScalingError, match=r"plain number(.|\n)*Received: (.|\n)*`ReplicaSchedule`"):
         rates_of_steps(callbacks=[ReplicaScaling(4)], optimizer=optimizer)
 

@@ -94,6 +94,13 @@ def unknown_length(dp):
     return tf.data.Dataset.from_tensor_slices(rows()).filter(lambda x, y: True).batch(BATCH)
 
 
+class OwnSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """As people write them in a script, without `get_config`."""
+
+    def __call__(self, step):
+        return 0.01 / tf.sqrt(tf.cast(step, tf.float32) + 1.0)
+
+
 RECIPES = {
     "in the middle of an epoch": Recipe(shuffled),
     "between two epochs": Recipe(shuffled, plugs=(12,)),
@@ -106,7 +113,9 @@ RECIPES = {
     "dropout, batch norm": Recipe(
         shuffled, layers=lambda: [keras.layers.BatchNormalization(momentum=0.8), keras.layers.Dropout(0.3)]
     ),
-    "Adam, EMA": Recipe(shuffled, optimizer=lambda: keras.optimizers.Adam(0.01, use_ema=True, ema_momentum=0.9)),
+    "Adam, EMA, a schedule of one's own": Recipe(
+        shuffled, optimizer=lambda: keras.optimizers.Adam(OwnSchedule(), use_ema=True, ema_momentum=0.9)
+    ),
     "accumulation": Recipe(
         shuffled, optimizer=lambda: keras.optimizers.SGD(0.05, momentum=0.9, gradient_accumulation_steps=3), plugs=(7,)
     ),

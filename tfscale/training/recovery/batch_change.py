@@ -7,7 +7,6 @@ that of the new one, with whatever callbacks made of it meanwhile.
 from __future__ import annotations
 
 import logging
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,7 +46,7 @@ def change_batch(
             # The examples of the last step were seen, and their update is still to come.
             new -= 1
         counter.assign(new)
-        if _has_plain_rate(optimizer) and factors[index] != 1:
+        if _tf_private.has_plain_rate(optimizer) and factors[index] != 1:
             optimizer.learning_rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate)) * factors[index]
         rate = _rate(optimizer)
         _log.info("%s: step %d -> %d; rate %s -> %s.", optimizer.name, old, new, rates[index], rate)
@@ -63,11 +62,7 @@ def rate_factors(old: Sequence[Any], new: Sequence[Any]) -> list[float]:
 def first_rates(model: keras.Model) -> list[float | None]:
     """The plain learning rate of each optimizer; None where it is a schedule's."""
     optimizers = map(innermost, held_optimizers(model))
-    return [_rate(optimizer) if _has_plain_rate(optimizer) else None for optimizer in optimizers]
-
-
-def _has_plain_rate(optimizer: keras.optimizers.Optimizer) -> bool:
-    return isinstance(optimizer.get_config().get("learning_rate"), numbers.Real)
+    return [_rate(optimizer) if _tf_private.has_plain_rate(optimizer) else None for optimizer in optimizers]
 
 
 def _rate(optimizer: keras.optimizers.Optimizer) -> float | None:
