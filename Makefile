@@ -2,7 +2,8 @@
 # no environment has to be active. `make PYTHON=python3.12 test` picks the interpreter.
 
 PYTHON ?= python3
-JOBS ?= 2
+# One more than the cores of a small machine: tests of several workers wait for one another.
+JOBS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check

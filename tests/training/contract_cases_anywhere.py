@@ -20,6 +20,7 @@ from tests.training.models import TARGETS, TOKENS, X, adam, sgd
 layers = keras.layers
 ROWS = 58  # Two full batches and one of 10.
 DATA = {"x": X[:ROWS], "y": TARGETS[:ROWS], "batch_size": GLOBAL_BATCH}
+FEWER = {"x": X[:50], "y": TARGETS[:50], "batch_size": GLOBAL_BATCH}  # Two full batches and one of 2.
 MODULE_LOSS = keras.losses.MeanSquaredError()
 
 
@@ -54,12 +55,16 @@ class OwnStep(keras.Model):
         return {"under another name": self.tracker.result()}
 
 
-def own_step(build: Callable[[], keras.Model], optimizer: Callable[[], Any] = lambda: sgd(learning_rate=0.05)) -> Case:
+def own_step(
+    build: Callable[[], keras.Model],
+    optimizer: Callable[[], Any] = lambda: sgd(learning_rate=0.05),
+    data: dict[str, Any] | None = None,
+) -> Case:
     def run(dp: Any) -> Outcome:
         with dp.scope():
             model = dp.prepare(build())
             model.compile(optimizer())
-        return observe_fit(model, DATA)
+        return observe_fit(model, data or DATA)
 
     return Case(run)
 
@@ -388,6 +393,55 @@ class PerCent(OwnStep):
         return MODULE_LOSS(y, y_pred)
 
 
+class InFunction(OwnStep):
+    """A step that is a `tf.function`: what it returns are no longer the metrics' results themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error = keras.metrics.MeanAbsoluteError(name="error")
+
+    @tf.function
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x)
+            loss = MODULE_LOSS(y, y_pred)
+        self.apply(tape.gradient(loss, self.trainable_variables))
+        self.error.update_state(y, y_pred)
+        return {"error": self.error.result(), "twice": 2.0 * self.error.result()}
+
+
+class Scaled(layers.Layer):
+    """Makes its variables of tensors, with and without Keras."""
+
+    def build(self, shape: Any) -> None:
+        self.scale = keras.Variable(keras.ops.ones((shape[-1],)) * 0.5)
+        self.shift = tf.Variable(tf.zeros((2,)) + 0.1, trainable=False)
+
+    def call(self, inputs: Any) -> Any:
+        return inputs * self.scale + self.shift
+
+
+class MadeOfTensors(PerCent):
+    """Its second network and its optimizer (Nadam keeps a product that begins with a tensor) are built by the step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scaled = Scaled()
+
+    def build(self, shape: Any) -> None:
+        self.hidden.build(shape)
+        self.out.build((None, 4))
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = MODULE_LOSS(y, self.scaled(self(x)))
+        self.apply(tape.gradient(loss, self.trainable_variables))
+        self.tracker.update_state(loss)
+        return {"under another name": self.tracker.result()}
+
+
 def _r2(y_true: Any, y_pred: Any) -> Any:
     """One number of a batch."""
     spread = tf.reduce_sum(tf.square(y_true - tf.reduce_mean(y_true)))
@@ -679,6 +733,8 @@ CASES: dict[str, Case] = {
     "metrics of which the first rows say nothing": Case(_silent_at_first),
     "models that were not prepared": Case(_unprepared),
     "log computed of a metric's result": own_step(PerCent),
+    "metrics' results out of a tf.function, last batch smaller than N": own_step(InFunction, data=FEWER),
+    "values of tensors for what a step makes": own_step(MadeOfTensors, lambda: keras.optimizers.Nadam(0.01)),
     "a metric of a list of one number": own_step(ListOfOne),
     "a metric whose result is a variable": _compiled(
         _regularized, optimizer=sgd, loss=lambda: "mse", metrics=lambda: [ResultIsVariable()]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context
+from tensorflow.python.eager import context, lift_to_graph
 from tensorflow.python.ops import control_flow_util
 
 
@@ -51,3 +51,18 @@ def is_traced_for_xla() -> bool:
     Breaks first: tests/training/test_errors.py::test_loops_by_hand.
     """
     return not tf.executing_eagerly() and control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def value_outside(tensor: tf.Tensor) -> tf.Tensor:
+    """The value of a tensor of a graph that is being traced, from outside of it.
+
+    Why: a variable may be made of a tensor, such as `keras.Variable(1.0)` in a layer or an optimizer that the step
+    builds; TensorFlow's own function computes it in a graph of its own, in this way.
+    Breaks first: tests/training/test_contract.py, "values of tensors for what a step makes".
+
+    Raises:
+        ValueError: When it depends on what the function is given.
+    """
+    return tf.function(
+        lambda: lift_to_graph.lift_to_graph([tensor], tf.compat.v1.get_default_graph())[tensor], autograph=False
+    )()

@@ -46,7 +46,11 @@ def unchanged_by_stand_in(variables: Sequence[keras.Variable], share: Share) -> 
         yield
         return
     before = local_metric_states(variables)
-    yield
+    outer, _BEFORE.states = _BEFORE.states, dict(zip(map(id, variables), before, strict=True))
+    try:
+        yield
+    finally:
+        _BEFORE.states = outer
 
     def restore() -> tf.Tensor:
         for variable, state in zip(variables, before, strict=True):
@@ -54,6 +58,25 @@ def unchanged_by_stand_in(variables: Sequence[keras.Variable], share: Share) -> 
         return tf.constant(0)
 
     tf.cond(share.num_examples > 0, lambda: tf.constant(0), restore)
+
+
+class _Before(threading.local):
+    """By a variable's id: what it held before the step that this thread traces or runs, where that may be put back."""
+
+    states: dict[int, tf.Tensor] = {}  # noqa: RUF012  (never written to)
+
+
+_BEFORE = _Before()
+
+
+def _without_stand_in(variables: Sequence[keras.Variable], share: Share) -> list[tf.Tensor]:
+    """This replica's states in the middle of a step, as they will be once a stand-in is taken back."""
+    return [
+        tf.where(share.num_examples > 0, state, _BEFORE.states[id(variable)])
+        if id(variable) in _BEFORE.states
+        else state
+        for variable, state in zip(variables, local_metric_states(variables), strict=True)
+    ]
 
 
 @contextlib.contextmanager
@@ -159,6 +182,10 @@ def remembering_results() -> Iterator[list[tuple[keras.metrics.Metric, Any]]]:
 def computes_of_results(logs: Any, given: Sequence[tuple[keras.metrics.Metric, Any]]) -> bool:
     """Whether a step in a graph has made any of its logs of metrics' results, and does not only return them."""
     results = [leaf for _, result in given for leaf in keras.tree.flatten(result)]
+    # What comes out of a function within the step, such as one that is a `tf.function`, is no longer the result itself.
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    if any(tf.is_symbolic_tensor(each) and each.graph is not graph for each in results):
+        return True
     others = [leaf for leaf in keras.tree.flatten(logs) if not any(leaf is each for each in results)]
     made_by = {id(each.op) for each in results if tf.is_symbolic_tensor(each)}
     symbolic = [leaf for leaf in others if tf.is_symbolic_tensor(leaf)]
@@ -169,7 +196,7 @@ def _result(reference: weakref.ref[keras.metrics.Metric]) -> Any:
     metric: Any = reference()
     share = current_share()
     if share is not None and share.num_replicas > 1 and tells_whole_results():
-        states = all_reduce_sum(local_metric_states(metric.variables))
+        states = all_reduce_sum(_without_stand_in(metric.variables, share))
         with using_states(metric.variables, states):
             return type(metric).result(metric)
     result = type(metric).result(metric)

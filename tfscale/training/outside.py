@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.training._graph_private import value_outside
 from tfscale.training.made import made_under
 
 
@@ -24,6 +25,9 @@ def making_variables_outside(strategy: tf.distribute.Strategy) -> Iterator[None]
     """
 
     def make(arguments: dict[str, Any]) -> tf.Variable:
+        value = arguments.get("initial_value")
+        if tf.is_symbolic_tensor(value):
+            arguments = {**arguments, "initial_value": value_outside(value)}
         with strategy.scope():
             return tf.Variable(**arguments)
 
