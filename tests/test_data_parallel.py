@@ -8,6 +8,7 @@ import pytest
 
 from tests.processes import run_case
 from tests.training.contract_cases_optimizers import BROKEN
+from tests.training.models import ScheduleWithoutConfig
 from tfscale import BatchError, DataParallel, NoRule, ReplicaSchedule, ScalingError, SqrtRule
 
 CASES = "tests.cases_data_parallel"
@@ -237,17 +238,10 @@ def constant():
     return 0.1
 
 
-class NoConfig(keras.optimizers.schedules.LearningRateSchedule):
-    """As people write them in a script, without `get_config`."""
-
-    def __call__(self, step):
-        return 0.1
-
-
 @pytest.mark.parametrize("replicas", [1, 4])
 def test_refuses_what_has_no_config(replicas):
-    with pytest.raises(ScalingError, match=r"NoConfig(.|\n)*Write the `get_config`(.|\n)*`dp.schedule"):
-        grown(replicas).optimizer(keras.optimizers.Adam(NoConfig()))
+    with pytest.raises(ScalingError, match=r"ScheduleWithoutConfig(.|\n)*Write the `get_config`(.|\n)*`dp.schedule"):
+        grown(replicas).optimizer(keras.optimizers.Adam(ScheduleWithoutConfig()))
 
 
 @pytest.mark.filterwarnings("ignore:Not understood")

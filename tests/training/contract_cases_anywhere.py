@@ -6,7 +6,7 @@ None of them is found by looking at the attributes of a model: each is met where
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -58,13 +58,13 @@ class OwnStep(keras.Model):
 def own_step(
     build: Callable[[], keras.Model],
     optimizer: Callable[[], Any] = lambda: sgd(learning_rate=0.05),
-    data: dict[str, Any] | None = None,
+    data: Mapping[str, Any] = DATA,
 ) -> Case:
     def run(dp: Any) -> Outcome:
         with dp.scope():
             model = dp.prepare(build())
             model.compile(optimizer())
-        return observe_fit(model, data or DATA)
+        return observe_fit(model, data)
 
     return Case(run)
 
@@ -402,13 +402,12 @@ class InFunction(OwnStep):
 
     @tf.function
     def train_step(self, data: Any) -> Any:
-        x, y = data
-        with tf.GradientTape() as tape:
-            y_pred = self(x)
-            loss = MODULE_LOSS(y, y_pred)
-        self.apply(tape.gradient(loss, self.trainable_variables))
+        logs = super().train_step(data)
+        return {**logs, "error": self.error.result(), "twice": 2.0 * self.error.result()}
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
         self.error.update_state(y, y_pred)
-        return {"error": self.error.result(), "twice": 2.0 * self.error.result()}
+        return MODULE_LOSS(y, y_pred)
 
 
 class Scaled(layers.Layer):
@@ -422,7 +421,7 @@ class Scaled(layers.Layer):
         return inputs * self.scale + self.shift
 
 
-class MadeOfTensors(PerCent):
+class MadeOfTensors(OwnStep):
     """Its second network and its optimizer (Nadam keeps a product that begins with a tensor) are built by the step."""
 
     def __init__(self) -> None:
@@ -433,13 +432,8 @@ class MadeOfTensors(PerCent):
         self.hidden.build(shape)
         self.out.build((None, 4))
 
-    def train_step(self, data: Any) -> Any:
-        x, y = data
-        with tf.GradientTape() as tape:
-            loss = MODULE_LOSS(y, self.scaled(self(x)))
-        self.apply(tape.gradient(loss, self.trainable_variables))
-        self.tracker.update_state(loss)
-        return {"under another name": self.tracker.result()}
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return MODULE_LOSS(y, self.scaled(y_pred))
 
 
 def _r2(y_true: Any, y_pred: Any) -> Any:

@@ -15,6 +15,7 @@ from tests.training.models import (
     TARGETS,
     TOKENS,
     WEIGHTS,
+    PenaltyWithoutConfig,
     X,
     classifying,
     cross_entropy,
@@ -95,13 +96,6 @@ class _CallableObject:
 
     def __call__(self, y: Any, y_pred: Any) -> Any:
         return _per_row(y, y_pred)
-
-
-class _NoConfig(keras.regularizers.Regularizer):
-    """A user's penalty of weights, which cannot be saved."""
-
-    def __call__(self, weights: Any) -> Any:
-        return 0.01 * keras.ops.sum(keras.ops.square(weights))
 
 
 class _OwnReduction(keras.losses.Loss):
@@ -236,7 +230,7 @@ CASES: dict[str, Case] = {
         cross_entropy, build=lambda: mlp(activity_regularizer="l2", kernel_regularizer="l2")
     ),
     "kernel_regularizer": losing(cross_entropy, build=lambda: mlp(kernel_regularizer="l2")),
-    "a regularizer of one's own": losing(cross_entropy, build=lambda: mlp(kernel_regularizer=_NoConfig())),
+    "a regularizer of one's own": losing(cross_entropy, build=lambda: mlp(kernel_regularizer=PenaltyWithoutConfig())),
     "several inputs and outputs": fitting(
         _several_outputs,
         _several_compiled,

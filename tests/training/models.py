@@ -87,3 +87,17 @@ def sgd(**options: Any) -> keras.optimizers.Optimizer:
 
 def adam(**options: Any) -> keras.optimizers.Optimizer:
     return keras.optimizers.Adam(**{"learning_rate": 0.01, **options})
+
+
+class ScheduleWithoutConfig(keras.optimizers.schedules.LearningRateSchedule):
+    """As people write them in a script, without `get_config`: Keras cannot serialize what has it."""
+
+    def __call__(self, step: Any) -> Any:
+        return 0.01 / keras.ops.sqrt(keras.ops.cast(step, "float32") + 1.0)
+
+
+class PenaltyWithoutConfig(keras.regularizers.Regularizer):
+    """The same for a penalty of weights."""
+
+    def __call__(self, weights: Any) -> Any:
+        return 0.01 * keras.ops.sum(keras.ops.square(weights))

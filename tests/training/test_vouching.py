@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from tests.training.models import PenaltyWithoutConfig
 from tfscale.errors import ModelError
 from tfscale.training.vouching import check_mode, foreign_parts, is_checked
 
@@ -43,13 +44,6 @@ def _attending(**axes):
     return keras.Model(inputs, layers.Dense(1)(layers.Flatten()(attended)))
 
 
-class NoConfig(keras.regularizers.Regularizer):
-    """Fails where Keras asks a layer that has it for its configuration."""
-
-    def __call__(self, weights):
-        return keras.ops.sum(weights)
-
-
 def own_function(y_true, y_pred):
     return keras.ops.mean(keras.ops.abs(y_true - y_pred), axis=-1)
 
@@ -70,7 +64,12 @@ def own_function(y_true, y_pred):
         (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.Softmax(axis=0), layers.Dense(1)])), 1),
         (lambda: _compiled(_attending(attention_axes=(0,))), 1),
         (lambda: _compiled(_attending()), 0),
-        (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.Dense(1, kernel_regularizer=NoConfig())])), 0),
+        (
+            lambda: _compiled(
+                keras.Sequential([keras.Input((2,)), layers.Dense(1, kernel_regularizer=PenaltyWithoutConfig())])
+            ),
+            0,
+        ),
         (_mixing, 1),
     ],
 )

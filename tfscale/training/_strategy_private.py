@@ -30,7 +30,7 @@ class Answers(NamedTuple):
 
 
 @functools.cache
-def _answering(kind: Any, answers: Answers) -> Any:
+def _answering(kind: Any, refuse_gradient: Callable[[Any], None], refuse_foreign_update: Callable[[Any], None]) -> Any:
     """A class of distributed variables that can be read as Python numbers, and that say what cannot be done to them."""
 
     class Answering(kind):
@@ -47,13 +47,13 @@ def _answering(kind: Any, answers: Answers) -> Any:
             try:
                 return super().handle
             except ValueError:
-                answers.refuse_gradient(self)
+                refuse_gradient(self)
                 raise
 
         def _get_replica(self, replica_id: Any) -> Any:
             # Without a strategy, whoever updates a variable gives itself for the number of a replica.
             if isinstance(replica_id, tf.distribute.DistributedValues):
-                answers.refuse_foreign_update(self)
+                refuse_foreign_update(self)
             return super()._get_replica(replica_id)
 
     for each in ("__name__", "__qualname__", "__module__"):
@@ -108,7 +108,7 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
             answers.made(variable)
             if isinstance(variable, tf.distribute.DistributedValues):
                 kind: Any = type(variable)
-                variable.__class__ = _answering(kind, answers)
+                variable.__class__ = _answering(kind, answers.refuse_gradient, answers.refuse_foreign_update)
             return variable
 
     strategy.extended.__class__ = AnsweringExtended

@@ -163,6 +163,16 @@ def arguments_of_function(owner: keras.metrics.Metric | keras.losses.Loss) -> di
     return dict(getattr(owner, "_fn_kwargs", {}))
 
 
+def axes_of(owner: Any) -> list[Any]:
+    """What a layer, loss or metric of Keras was told to work along, by whatever name.
+
+    Why: attention keeps its axes under a name of its own, and `get_config` fails, or warns, where a part of the owner,
+    such as a regularizer, is somebody's own.
+    Breaks first: tests/training/test_vouching.py.
+    """
+    return [getattr(owner, name, None) for name in ("axis", "axes", "_attention_axes")]
+
+
 def all_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
     """The metrics of a compiled model one by one, where `model.metrics` has one object for those of `compile`.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tfscale.training import _tf_private
+
 
 def is_of_keras(thing: Any) -> bool:
     """Whether a class or function is Keras's or tfscale's own.
@@ -31,8 +33,5 @@ def has_axis_of_rows(owner: Any, arguments: Mapping[str, Any] | None = None) -> 
         >>> has_axis_of_rows(keras.layers.Softmax(axis=0)), has_axis_of_rows(keras.layers.Softmax())
         (True, False)
     """
-    values = [getattr(owner, name, None) for name in _AXES] + [(arguments or {}).get(name) for name in _AXES]
+    values = [*_tf_private.axes_of(owner), (arguments or {}).get("axis")]
     return any(0 in (value if isinstance(value, list | tuple) else [value]) for value in values)
-
-
-_AXES = ("axis", "axes", "_attention_axes")

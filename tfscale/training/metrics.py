@@ -46,11 +46,11 @@ def unchanged_by_stand_in(variables: Sequence[keras.Variable], share: Share) -> 
         yield
         return
     before = local_metric_states(variables)
-    outer, _BEFORE.states = _BEFORE.states, dict(zip(map(id, variables), before, strict=True))
+    outer, _STEP.before = _STEP.before, dict(zip(map(id, variables), before, strict=True))
     try:
         yield
     finally:
-        _BEFORE.states = outer
+        _STEP.before = outer
 
     def restore() -> tf.Tensor:
         for variable, state in zip(variables, before, strict=True):
@@ -60,23 +60,13 @@ def unchanged_by_stand_in(variables: Sequence[keras.Variable], share: Share) -> 
     tf.cond(share.num_examples > 0, lambda: tf.constant(0), restore)
 
 
-class _Before(threading.local):
-    """By a variable's id: what it held before the step that this thread traces or runs, where that may be put back."""
-
-    states: dict[int, tf.Tensor] = {}  # noqa: RUF012  (never written to)
-
-
-_BEFORE = _Before()
-
-
 def _without_stand_in(variables: Sequence[keras.Variable], share: Share) -> list[tf.Tensor]:
     """This replica's states in the middle of a step, as they will be once a stand-in is taken back."""
-    return [
-        tf.where(share.num_examples > 0, state, _BEFORE.states[id(variable)])
-        if id(variable) in _BEFORE.states
-        else state
-        for variable, state in zip(variables, local_metric_states(variables), strict=True)
-    ]
+    states, before = local_metric_states(variables), _STEP.before
+    if before is None:
+        return states
+    pairs = zip(variables, states, strict=True)
+    return [tf.where(share.num_examples > 0, state, before.get(id(variable), state)) for variable, state in pairs]
 
 
 @contextlib.contextmanager
@@ -160,23 +150,26 @@ _MAY_BE_ONE_NUMBER = (keras.losses.dice, keras.losses.tversky)
 _COUNTING_NUMBERS = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
 
 
-class _Results(threading.local):
-    """What metrics have told the step that this thread traces or runs."""
+class _Step(threading.local):
+    """The step that this thread traces or runs."""
 
     given: list[tuple[keras.metrics.Metric, Any]] | None = None
+    """What metrics have told it."""
+    before: dict[int, tf.Tensor] | None = None
+    """By a metric variable's id, what it held before the step, where that may be put back."""
 
 
-_RESULTS = _Results()
+_STEP = _Step()
 
 
 @contextlib.contextmanager
 def remembering_results() -> Iterator[list[tuple[keras.metrics.Metric, Any]]]:
     """Collects who was asked for a result meanwhile, and what came back."""
-    outer, _RESULTS.given = _RESULTS.given, []
+    outer, _STEP.given = _STEP.given, []
     try:
-        yield _RESULTS.given
+        yield _STEP.given
     finally:
-        _RESULTS.given = outer
+        _STEP.given = outer
 
 
 def computes_of_results(logs: Any, given: Sequence[tuple[keras.metrics.Metric, Any]]) -> bool:
@@ -200,6 +193,6 @@ def _result(reference: weakref.ref[keras.metrics.Metric]) -> Any:
         with using_states(metric.variables, states):
             return type(metric).result(metric)
     result = type(metric).result(metric)
-    if _RESULTS.given is not None:
-        _RESULTS.given.append((metric, result))
+    if _STEP.given is not None:
+        _STEP.given.append((metric, result))
     return result

@@ -42,8 +42,7 @@ def rederive_optimizer(
             optimizer = keras.optimizers.get(optimizer)
     _check_optimizer(optimizer)
     ratio = growth.plan.batch_ratio
-    config = _config_of(optimizer)
-    scaled = scale_hyperparameters(config, ratio, rule=growth.rule, warmup_steps=growth.warmup_steps)
+    scaled = scale_hyperparameters(_config_of(optimizer), ratio, rule=growth.rule, warmup_steps=growth.warmup_steps)
     if ratio == 1:
         return optimizer, scaled.knobs
     if optimizer.built:

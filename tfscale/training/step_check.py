@@ -109,8 +109,8 @@ class StepCheck:
             differences = self._differences(ours, reference, before, _LATER * self._tolerance)
             # Near a minimum the gradients are what rounding leaves of numbers that cancel.
             is_converged = _scale(reference) < _CONVERGED * self._first_scale
-            is_real = bool(differences) and not is_converged
-            is_real = is_real and not self._is_noise(rows, reference, before, differences)
+            is_told = bool(differences) and not is_converged
+            is_real = is_told and not self._is_noise(rows, reference, before, differences)
         message = ""
         if is_real:
             what = self._what.replace("first step", "step")

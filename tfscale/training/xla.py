@@ -24,7 +24,6 @@ _log = logging.getLogger(__name__)
 _COMPILING = ThreadFlag()
 _WITHOUT = ThreadFlag()
 
-
 _OF_ONES_OWN = "`tf.function(jit_compile=True)`"
 _WAY_OUT = "Take `jit_compile=True` out of it; `compile(jit_compile=True)` has XLA compile what `fit` runs."
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.processes import run_case
 from tests.training.contract import relative_difference
+from tests.training.models import ScheduleWithoutConfig
 from tfscale import DataParallel, ScalingError
 from tfscale.callbacks import ReplicaScaling
 
@@ -188,14 +189,7 @@ def test_on_replicas():
     assert two["rates"] == one["rates"]
 
 
-class OwnSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """As people write them in a script, without `get_config`."""
-
-    def __call__(self, step):
-        return 0.1
-
-
-@pytest.mark.parametrize("schedule", [keras.optimizers.schedules.CosineDecay(0.1, 10), OwnSchedule()])
+@pytest.mark.parametrize("schedule", [keras.optimizers.schedules.CosineDecay(0.1, 10), ScheduleWithoutConfig()])
 def test_refuses_a_schedule(schedule):
     optimizer = keras.optimizers.SGD(schedule)
     with pytest.raises(ScalingError, match=r"plain number(.|\n)*Received: (.|\n)*`ReplicaSchedule`"):

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.training.models import ScheduleWithoutConfig
 
 BATCH = 8
 EXAMPLES = 44  # 6 steps an epoch, the last one of 4 examples
@@ -94,13 +95,6 @@ def unknown_length(dp):
     return tf.data.Dataset.from_tensor_slices(rows()).filter(lambda x, y: True).batch(BATCH)
 
 
-class OwnSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """As people write them in a script, without `get_config`."""
-
-    def __call__(self, step):
-        return 0.01 / tf.sqrt(tf.cast(step, tf.float32) + 1.0)
-
-
 RECIPES = {
     "in the middle of an epoch": Recipe(shuffled),
     "between two epochs": Recipe(shuffled, plugs=(12,)),
@@ -114,7 +108,7 @@ RECIPES = {
         shuffled, layers=lambda: [keras.layers.BatchNormalization(momentum=0.8), keras.layers.Dropout(0.3)]
     ),
     "Adam, EMA, a schedule of one's own": Recipe(
-        shuffled, optimizer=lambda: keras.optimizers.Adam(OwnSchedule(), use_ema=True, ema_momentum=0.9)
+        shuffled, optimizer=lambda: keras.optimizers.Adam(ScheduleWithoutConfig(), use_ema=True, ema_momentum=0.9)
     ),
     "accumulation": Recipe(
         shuffled, optimizer=lambda: keras.optimizers.SGD(0.05, momentum=0.9, gradient_accumulation_steps=3), plugs=(7,)
