@@ -436,6 +436,19 @@ class MadeOfTensors(OwnStep):
         return MODULE_LOSS(y, self.scaled(y_pred))
 
 
+def _of_static_shape(build: Callable[[], keras.Model]) -> Case:
+    """With 3 replicas, each has 4 rows of a batch: one more than there are replicas, as the check would take for one."""
+
+    def run(dp: Any) -> Outcome:
+        with dp.scope():
+            model = dp.prepare(build())
+            model.compile(sgd(learning_rate=0.02))
+        rows = tf.data.Dataset.from_tensor_slices((X, TARGETS))
+        return observe_fit(model, {"x": rows.batch(12, drop_remainder=True)})
+
+    return Case(run, global_batch=12)
+
+
 def _r2(y_true: Any, y_pred: Any) -> Any:
     """One number of a batch."""
     spread = tf.reduce_sum(tf.square(y_true - tf.reduce_mean(y_true)))
@@ -728,6 +741,7 @@ CASES: dict[str, Case] = {
     "models that were not prepared": Case(_unprepared),
     "log computed of a metric's result": own_step(PerCent),
     "metrics' results out of a tf.function, last batch smaller than N": own_step(InFunction, data=FEWER),
+    "a train_step that is a tf.function, as many rows on a replica as the check takes": _of_static_shape(InFunction),
     "values of tensors for what a step makes": own_step(MadeOfTensors, lambda: keras.optimizers.Nadam(0.01)),
     "a metric of a list of one number": own_step(ListOfOne),
     "a metric whose result is a variable": _compiled(

@@ -1,18 +1,20 @@
 """On which rows is a step looked at?
 
 A few of the first batch, so that it costs little, and not the same number on every replica, so that a mean of means
-shows.
+shows. Nor as many as a replica gets of a batch: where shapes are known, TensorFlow would give a replica what it traced
+of a user's `tf.function` for one replica on all rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from tfscale.training.agreement import gather_rows_of_workers
+from tfscale.training.agreement import agree_with_chief, gather_rows_of_workers
 from tfscale.training.inputs import (
     ReplicaBatch,
     count_rows,
@@ -37,7 +39,7 @@ class CheckRows(NamedTuple):
 
     @classmethod
     def of(cls, batch: Any, strategy: tf.distribute.Strategy, *, all_rows: bool = False) -> CheckRows:
-        """The first rows of a batch, one more than there are replicas.
+        """The first rows of a batch, one more than there are replicas, or as few more as no replica gets.
 
         Args:
             batch: A global batch, one `ReplicaBatch` for each replica here, or what TensorFlow distributed.
@@ -45,8 +47,10 @@ class CheckRows(NamedTuple):
             all_rows: Whether the whole batch is taken, for a step that does not run on a few rows.
         """
         replicas = local_replicas(strategy)
-        most = _ALL if all_rows else replicas.total + 1
-        data, places = _whole(batch, strategy, most)
+        parts, is_divided = _parts(batch, strategy)
+        places = _places(parts[0].whole)
+        most = _ALL if all_rows else _few(parts, strategy)
+        data = _concat_rows(parts, strategy, most, places) if is_divided else parts[0].data
         data = keras.tree.map_structure(_present, data)
         # Decided by the whole batch: beside a few rows, a side input may look like more of them.
         whole = {str(place): () for place in places}
@@ -73,24 +77,32 @@ def _present(leaf: Any) -> Any:
     return None if isinstance(leaf, tf.experimental.Optional) else leaf
 
 
-def _whole(batch: Any, strategy: tf.distribute.Strategy, count: int) -> tuple[Any, set[int]]:
-    """That many rows at least, if there are, and the places of the side inputs."""
+def _parts(batch: Any, strategy: tf.distribute.Strategy) -> tuple[list[ReplicaBatch], bool]:
+    """What the replicas of this process get, and whether it is that: else it is the one global batch of all workers."""
     if isinstance(batch, tuple) and batch and all(isinstance(part, ReplicaBatch) for part in batch):
-        counted = [part for part in batch if int(part.num_examples)]
-        own = [take_rows(part.data, 0, int(part.num_examples), part.whole) for part in counted]
-        places = _places(batch[0].whole)
-        return _concat_rows(own or [batch[0].data], strategy, count, places), places
+        return list(batch), True
     if any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(batch)):
-        here = len(strategy.extended.worker_devices)
         own = [
             tf.nest.map_structure(lambda leaf, index=index: strategy.experimental_local_results(leaf)[index], batch)
-            for index in range(here)
+            for index in range(len(strategy.extended.worker_devices))
         ]
-        parts = [part if isinstance(part, ReplicaBatch) else unsplit_batch(part) for part in own]
-        places = _places(parts[0].whole)
-        return _concat_rows([part.data for part in parts], strategy, count, places), places
+        return [part if isinstance(part, ReplicaBatch) else unsplit_batch(part) for part in own], True
     data = tf.nest.map_structure(lambda leaf: leaf if _is_special(leaf) else tf.convert_to_tensor(leaf), batch)
-    return data, _places(count_rows(data)[1])
+    rows, whole = count_rows(data)
+    rows = tf.cast(rows, tf.int64)
+    return [ReplicaBatch(data, rows, rows, tf.constant(0, tf.int64), whole)], False
+
+
+def _few(parts: Sequence[ReplicaBatch], strategy: tf.distribute.Strategy) -> int:
+    """How many rows are looked at; the same on all workers."""
+    replicas = strategy.num_replicas_in_sync
+    if parts[0].global_examples is None:
+        shares = {int(part.num_examples) for part in parts}
+    else:
+        rows = int(parts[0].global_examples)
+        shares = {rows // replicas, -(-rows // replicas)}
+    few = next(count for count in itertools.count(replicas + 1) if count not in shares)
+    return agree_with_chief(strategy, [few])[0]
 
 
 def _is_special(leaf: Any) -> bool:
@@ -102,7 +114,13 @@ def _places(whole: Any) -> set[int]:
     return {int(place) for place, known in dict(whole).items() if isinstance(known, tuple) or bool(known)}
 
 
-def _concat_rows(parts: list[Any], strategy: tf.distribute.Strategy, count: int, whole: Collection[int]) -> Any:
+def _concat_rows(
+    parts: Sequence[ReplicaBatch], strategy: tf.distribute.Strategy, count: int, whole: Collection[int]
+) -> Any:
+    """So many rows of all workers' parts at least, if there are."""
+    counted = [part for part in parts if int(part.num_examples)]
+    own = [take_rows(part.data, 0, int(part.num_examples), part.whole) for part in counted] or [parts[0].data]
+
     def together(*leaves: Any) -> Any:
         if not has_rows(leaves[0]):
             return leaves[0]
@@ -110,11 +128,11 @@ def _concat_rows(parts: list[Any], strategy: tf.distribute.Strategy, count: int,
             return tf.sparse.concat(axis=0, sp_inputs=list(leaves))
         return tf.concat(list(leaves), axis=0)
 
-    leaves = list(zip(*(tf.nest.flatten(part) for part in parts), strict=True))
+    leaves = list(zip(*(tf.nest.flatten(part) for part in own), strict=True))
     flat = [each[0] if place in whole else together(*each) for place, each in enumerate(leaves)]
     divided = [place for place in range(len(flat)) if place not in whole]
     # A side input is on every worker already.
     everyone = gather_rows_of_workers(strategy, take_rows([flat[place] for place in divided], 0, count))
     for place, leaf in zip(divided, everyone, strict=True):
         flat[place] = leaf
-    return tf.nest.pack_sequence_as(parts[0], flat)
+    return tf.nest.pack_sequence_as(own[0], flat)
