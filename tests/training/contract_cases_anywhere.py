@@ -437,7 +437,7 @@ class MadeOfTensors(OwnStep):
 
 
 def _of_static_shape(build: Callable[[], keras.Model]) -> Case:
-    """With 3 replicas, each has 4 rows of a batch: one more than there are replicas, as the check would take for one."""
+    """Each of 3 replicas has 4 rows of a batch: one more than there are replicas, as the check would take for one."""
 
     def run(dp: Any) -> Outcome:
         with dp.scope():
