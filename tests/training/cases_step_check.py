@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.training.contract_cases_anywhere import DATA, REFUSED, ModuleLoss
+from tests.training.contract_cases_anywhere import DATA, REFUSED, ClippedAfterTape, ClippedByHand, ModuleLoss
 from tests.training.models import adam, sgd
 
 
@@ -69,13 +69,26 @@ def on_workers() -> str:
     """The error that each of several workers ends with."""
     dp = _data_parallel()
     with dp.scope():
-        model = dp.prepare(REFUSED["clipped after the tape"][0]())
+        model = dp.prepare(REFUSED["centred on own rows"][0]())
         model.compile(sgd())
     try:
         model.fit(**DATA, verbose=0, shuffle=False)
     except tfscale.ParityError as error:
         return str(error)
     return ""
+
+
+def summed_where_read() -> dict[str, list[str]]:
+    """What the log says of a step that works on gradients, with and without `sum_gradients`."""
+    dp, found = _data_parallel(), {}
+    for name, build in (("as it stands", ClippedAfterTape), ("with sum_gradients", ClippedByHand)):
+        messages = _Messages()
+        with dp.scope():
+            model = dp.prepare(build())
+            model.compile(sgd())
+        model.fit(**DATA, epochs=1, verbose=0, shuffle=False)
+        found[name] = [each for each in messages.kept if "tfscale.sum_gradients" in each]
+    return found
 
 
 def checked_once() -> dict[str, int]:

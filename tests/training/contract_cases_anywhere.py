@@ -120,6 +120,75 @@ class ClippedByHand(ModuleLoss):
         return tf.clip_by_global_norm(tfscale.sum_gradients(gradients), 0.05)[0]
 
 
+class ClippedAfterTape(ModuleLoss):
+    """As people write it, here beside a loop of TensorFlow that reads weights; the norm is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent = layers.SimpleRNN(3)
+        self.norm = keras.metrics.Mean(name="norm")
+
+    def call(self, inputs: Any) -> Any:
+        return self.out(self.recurrent(tf.expand_dims(self.hidden(inputs), -1)))
+
+    def changed(self, gradients: Any) -> Any:
+        gradients, norm = tf.clip_by_global_norm(gradients, 0.05)
+        self.norm.update_state(norm)
+        return gradients
+
+
+class PenaltyOfGradients(ModuleLoss):
+    """A gradient of what was made of gradients, taken of the same variables."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                loss = self.loss_of(x, y, self(x))
+            total = loss + 0.1 * tf.linalg.global_norm(inner.gradient(loss, self.trainable_variables))
+        self.apply(outer.gradient(total, self.trainable_variables))
+        self.tracker.update_state(loss)
+        return {"total": total}
+
+
+class AccumulatedByHand(ModuleLoss):
+    """Each update is the mean over two batches; every gradient is taken a step up, where the loss is sharper."""
+
+    def build(self, input_shape: Any) -> None:
+        self.hidden.build(input_shape)
+        self.out.build((None, 4))
+        self.count = self.add_weight(shape=(), dtype="int32", initializer="zeros", trainable=False, name="count")
+        self.sums = [
+            self.add_weight(shape=each.shape, initializer="zeros", trainable=False, name=f"sum_{index}")
+            for index, each in enumerate(list(self.trainable_variables))
+        ]
+
+    def gradients_of(self, x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = self.loss_of(x, y, self(x))
+        return loss, tape.gradient(loss, self.trainable_variables)
+
+    def train_step(self, data: Any) -> Any:
+        loss, gradients = self.gradients_of(*data)
+        steps = [0.05 * each / tf.linalg.global_norm(gradients) for each in gradients]
+        for variable, step in zip(self.trainable_variables, steps, strict=True):
+            variable.assign_add(step)
+        _, gradients = self.gradients_of(*data)
+        for variable, step in zip(self.trainable_variables, steps, strict=True):
+            variable.assign_sub(step)
+        for total, gradient in zip(self.sums, gradients, strict=True):
+            total.assign_add(gradient)
+        self.count.assign_add(1)
+        tf.cond(tf.equal(self.count, 2), self.update, lambda: None)
+        self.tracker.update_state(loss)
+        return {"loss": loss}
+
+    def update(self) -> None:
+        self.apply([tf.convert_to_tensor(total) / 2.0 for total in self.sums])
+        for variable in [self.count, *self.sums]:
+            variable.assign(tf.zeros_like(variable))
+
+
 class Centred(ModuleLoss):
     def call(self, inputs: Any) -> Any:
         hidden = self.hidden(inputs)
@@ -720,6 +789,9 @@ CASES: dict[str, Case] = {
     "loss that is a sum by hand, beside noise": own_step(NoisyLossSum, lambda: sgd(learning_rate=0.002)),
     "sum_over_examples beside a mean": own_step(SumAndMean, lambda: sgd(learning_rate=0.01)),
     "sum_gradients before clipping by hand": own_step(ClippedByHand),
+    "gradients clipped by hand, beside a recurrent layer": own_step(ClippedAfterTape, data=FEWER),
+    "penalty of the gradients' norm": own_step(PenaltyOfGradients, data=FEWER),
+    "gradients accumulated by hand, of a step up": own_step(AccumulatedByHand, data=FEWER),
     "gather_rows in a layer": own_step(Centred),
     "gather_rows in a contrastive loss": own_step(Contrastive),
     "optimizer in a dict": own_step(OptimizerInDict),
@@ -762,9 +834,16 @@ CASES: dict[str, Case] = {
 # Cannot be divided: each is refused before anything is updated, by a word of the way out.
 
 
-class ClippedAfterTape(ModuleLoss):
-    def changed(self, gradients: Any) -> Any:
-        return tf.clip_by_global_norm(gradients, 0.05)[0]
+@tf.custom_gradient
+def _of_unit_length(x: Any) -> Any:
+    return tf.identity(x), lambda slope: slope / tf.norm(slope)
+
+
+class SlopeOfUnitLength(ModuleLoss):
+    """The rows of a batch meet on the way back only."""
+
+    def call(self, inputs: Any) -> Any:
+        return self.out(_of_unit_length(self.hidden(inputs)))
 
 
 class CentredOnOwnRows(ModuleLoss):
@@ -826,7 +905,7 @@ class KnownRows(ModuleLoss):
 
 
 REFUSED: dict[str, tuple[Callable[[], keras.Model], str]] = {
-    "clipped after the tape": (ClippedAfterTape, "sum_gradients"),
+    "a slope of unit length": (SlopeOfUnitLength, "gather_rows"),
     "centred on own rows": (CentredOnOwnRows, "gather_rows"),
     "a sum beside a mean": (SumBesideMean, "sum_over_examples"),
     "a layer that keeps an average": (KeepsAverage, "gather_rows"),

@@ -28,8 +28,14 @@ def test_other_modes_train(mode, num_warnings):
 
 def test_all_workers_end_with_the_same_error():
     first, second = run_workers(f"{CASES}:on_workers", num_workers=2)
-    assert "sum_gradients" in first
+    assert "gather_rows" in first
     assert first == second
+
+
+def test_the_log_says_that_gradients_are_summed_where_they_are_made():
+    found = run_case(f"{CASES}:summed_where_read")
+    assert len(found["as it stands"]) == 1
+    assert found["with sum_gradients"] == []
 
 
 def test_what_is_checked_and_how_often():

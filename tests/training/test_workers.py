@@ -27,6 +27,7 @@ NAMES = (
     "several inputs and outputs",
     "metrics AUC, precision, recall",
     "embedding, sparse gradients and clipnorm",
+    "gradients clipped by hand, beside a recurrent layer",
     "LossScaleOptimizer, overflow on one replica",
     "mixed_float16",
     "subclassed model, not built",

@@ -7,7 +7,22 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context, lift_to_graph
-from tensorflow.python.ops import control_flow_util
+from tensorflow.python.ops import control_flow_util, control_flow_v2_func_graphs
+
+
+def around_loops(graph: Any) -> Any:
+    """The graph around the outermost loop of TensorFlow that `graph` is part of, or None where it is in no loop.
+
+    Why: what is read in every turn of a loop has a gradient in every turn, and nothing can be sent there.
+    Breaks first: tests/training/test_contract.py, "gradients clipped by hand, beside a recurrent layer".
+    """
+    loops = (control_flow_v2_func_graphs.WhileBodyFuncGraph, control_flow_v2_func_graphs.WhileCondFuncGraph)
+    around = None
+    while graph is not None:
+        if isinstance(graph, loops):
+            around = graph.outer_graph
+        graph = getattr(graph, "outer_graph", None)
+    return around
 
 
 def captured_from_outside(graph: Any) -> dict[str, Any]:

@@ -23,6 +23,8 @@ class Answers(NamedTuple):
     """Where an optimizer of the strategy makes variables that is used outside of its scope."""
     updating: Callable[[Any], None]
     """Called with a variable that is about to be updated; may refuse it."""
+    read: Callable[[Any, Callable[[], Any]], Any]
+    """Given a variable and TensorFlow's way to take its value on a replica, returns what the replica gets."""
     refuse_gradient: Callable[[Any], None]
     """Called with a variable of which a gradient is asked where no replica is meant."""
     refuse_foreign_update: Callable[[Any], None]
@@ -30,7 +32,12 @@ class Answers(NamedTuple):
 
 
 @functools.cache
-def _answering(kind: Any, refuse_gradient: Callable[[Any], None], refuse_foreign_update: Callable[[Any], None]) -> Any:
+def _answering(
+    kind: Any,
+    read: Callable[[Any, Callable[[], Any]], Any],
+    refuse_gradient: Callable[[Any], None],
+    refuse_foreign_update: Callable[[Any], None],
+) -> Any:
     """A class of distributed variables that can be read as Python numbers, and that say what cannot be done to them."""
 
     class Answering(kind):
@@ -49,6 +56,15 @@ def _answering(kind: Any, refuse_gradient: Callable[[Any], None], refuse_foreign
             except ValueError:
                 refuse_gradient(self)
                 raise
+
+        def value(self) -> Any:
+            return read(self, super().value)
+
+        def read_value(self) -> Any:
+            return read(self, super().read_value)
+
+        def _dense_var_to_tensor(self, *args: Any, **kwargs: Any) -> Any:
+            return read(self, functools.partial(super()._dense_var_to_tensor, *args, **kwargs))
 
         def _get_replica(self, replica_id: Any) -> Any:
             # Without a strategy, whoever updates a variable gives itself for the number of a replica.
@@ -108,7 +124,9 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
             answers.made(variable)
             if isinstance(variable, tf.distribute.DistributedValues):
                 kind: Any = type(variable)
-                variable.__class__ = _answering(kind, answers.refuse_gradient, answers.refuse_foreign_update)
+                variable.__class__ = _answering(
+                    kind, answers.read, answers.refuse_gradient, answers.refuse_foreign_update
+                )
             return variable
 
     strategy.extended.__class__ = AnsweringExtended

@@ -85,6 +85,10 @@ class TwoRuns:
         """Has the divided form traced anew, when something else is known of its terms."""
         self._traced.pop("divided", None)
 
+    def forget(self) -> None:
+        """Has both forms traced anew."""
+        self._traced.clear()
+
     def trace_alone(self, rows: Any) -> None:
         """Traces the step on one replica, before it is run."""
         self._traced["alone"] = self._trace(self._alone, rows)

@@ -52,12 +52,8 @@ def unchanged_by_stand_in(variables: Sequence[keras.Variable], share: Share) -> 
     finally:
         _STEP.before = outer
 
-    def restore() -> tf.Tensor:
-        for variable, state in zip(variables, before, strict=True):
-            variable.assign(state)
-        return tf.constant(0)
-
-    tf.cond(share.num_examples > 0, lambda: tf.constant(0), restore)
+    for variable, state in zip(variables, before, strict=True):
+        variable.assign(tf.where(share.num_examples > 0, variable.value, state))
 
 
 def _without_stand_in(variables: Sequence[keras.Variable], share: Share) -> list[tf.Tensor]:

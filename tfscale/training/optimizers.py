@@ -28,7 +28,7 @@ from tfscale.training.graph_walk import depends_on
 from tfscale.training.scope_checks import check_inside_scope
 from tfscale.training.sending import sum_over_replicas
 from tfscale.training.share import Share, current_share, num_replicas
-from tfscale.training.terms import is_recording, meet_term, note_sums, noted_sums
+from tfscale.training.terms import is_recording, meet_term, note_sums, noted_sums, sums_where_read
 from tfscale.training.thread_flag import ThreadFlag
 from tfscale.training.updaters import accumulates, innermost, updaters_of
 
@@ -162,7 +162,8 @@ def sum_gradients(gradients: Any) -> Any:
     For code between tape and optimizer that is not linear: clipping by a global norm, norms that are logged, gradient
     surgery, centralisation, sharpness-aware steps. With g_i the gradient of the mean over the n_i examples of replica
     i it returns `sum_i(n_i / n * g_i)`, which is what the tape gives on one device. An optimizer that gets this, or
-    what was made of it, adds nothing up again.
+    what was made of it, adds nothing up again. A checked step that needs it and does not say so gets the same, with a
+    collective for each variable.
 
         gradients = tfscale.sum_gradients(tape.gradient(loss, self.trainable_variables))
         gradients, _ = tf.clip_by_global_norm(gradients, 1.0)
@@ -180,6 +181,8 @@ def sum_gradients(gradients: Any) -> Any:
         [2.0]
     """
     share = current_share()
+    if sums_where_read():
+        return gradients
     flat: list[Any] = tf.nest.flatten(gradients)
     is_sum = meet_term("gradients", sum_gradients, "tfscale.sum_gradients", flat)
     if share is None or share.num_replicas == 1:
@@ -190,8 +193,27 @@ def sum_gradients(gradients: Any) -> Any:
     return tf.nest.pack_sequence_as(gradients, sums)
 
 
+def sum_of_global_batch(variable: Any, gradient: Any) -> Any:
+    """The gradient of the whole global batch, given that of a replica's own rows by one read of a variable."""
+    share = current_share()
+    is_sum = meet_term("gradients", variable, f"variable {variable.name!r}", [gradient])
+    if share is None or share.num_replicas == 1:
+        return gradient
+    weight = share.is_counted(tf.float64) if is_sum else share.weight
+
+    def total(own: Any) -> Any:
+        return all_reduce_sum([_times(own, weight)])[0]
+
+    if isinstance(gradient, tf.IndexedSlices):
+        return total(gradient)
+    # Of a gradient's gradient, each replica's part is weighted and summed when it comes to the variable in its turn.
+    return tf.custom_gradient(lambda own: (total(own), lambda slope: slope))(gradient)
+
+
 def _are_made_of_sums(gradients: list[Any]) -> bool:
     """Whether gradients were made of what `sum_gradients` returned in this step."""
+    if sums_where_read():
+        return True
     sums = noted_sums()
     if not sums or _are_reduced():
         return False

@@ -64,8 +64,10 @@ _RULES: tuple[tuple[Callable[[Sequence[Difference]], bool], str], ...] = (
     (
         _none("loss", "add_loss", "log", "metric"),
         "the losses are equal and the gradients are not: code between tape and optimizer that is not linear, such as "
-        "clipping by a global norm, or a gradient that is used twice. Write `gradients = "
-        "tfscale.sum_gradients(tape.gradient(loss, variables))` before it.",
+        "clipping by a global norm, or rows of a batch that meet on the way back, as in a `tf.custom_gradient` that "
+        "takes a norm of its slope. For the first, write `gradients = tfscale.sum_gradients(tape.gradient(loss, "
+        "variables))` before it; for the second, let it take that norm of tfscale.gather_rows(slope), the rows of all "
+        "replicas.",
     ),
     (
         lambda rows: True,

@@ -17,10 +17,9 @@ import tensorflow as tf
 
 from tfscale.errors import ParityError, TfscaleError
 from tfscale.training import _tf_private
-from tfscale.training.agreement import agree_with_chief, first_of_workers
+from tfscale.training.agreement import first_of_workers
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.first_step import Outcome, Steps, TwoRuns
-from tfscale.training.foreign import is_of_keras
 from tfscale.training.metrics import metrics_of
 from tfscale.training.state import State
 from tfscale.training.step_cause import describe_difference
@@ -31,20 +30,17 @@ from tfscale.training.step_differences import (
     term_differences,
     tolerance_of,
 )
-from tfscale.training.terms import Term, Terms
+from tfscale.training.step_findings import StepFindings
+from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost, remember_optimizers
 
 _log = logging.getLogger(__name__)
-# Terms upstream, such as a layer's loss, change those downstream: so often are both looked at again.
-_MOST_ROUNDS = 5
 # Characters of somebody else's error.
 _SHOWN = 500
 # Rounding may make so much more of a state that is far from its start.
 _LATER = 10
 # Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
 _CONVERGED = 1e-3
-# A penalty may be zero for ordinary rows, and no one could tell a sum from a mean.
-_SCALES = (10.0, -10.0, 100.0)
 
 
 class StepCheck:
@@ -70,6 +66,7 @@ class StepCheck:
         self._state = State(strategy)
         self._runs = TwoRuns(steps, strategy, terms, self._state)
         self._tolerance = tolerance_of(_bytes_per_number(model))
+        self._findings = StepFindings(model, strategy, terms, self._runs, self._tolerance, self._what)
         self._first_rows: CheckRows | None = None
         self._takes_all_rows = False
         self._first_scale = 0.0
@@ -83,8 +80,7 @@ class StepCheck:
         Raises:
             ParityError: When the step is not that of one replica. Nothing was updated.
         """
-        message = self._look_at_as_many_rows_as_it_takes(batch)
-        self._tell(first_of_workers(self._strategy, message))
+        self._tell(self._look_at_as_many_rows_as_it_takes(batch))
 
     def again(self, batch: Any) -> None:
         """Looks once more, later in training, where a branch may be taken that the first step did not take.
@@ -159,7 +155,32 @@ class StepCheck:
             self._state.average(_tf_private.gradient_accumulators(innermost(optimizer)))
         with self._state.put_back():
             self._begin_anew()
-            return self._compare(rows)
+            message = first_of_workers(self._strategy, self._compare(rows))
+            if message and self._is_equal_when_summed_where_read(rows):
+                return ""
+            return message
+
+    def _is_equal_when_summed_where_read(self, rows: CheckRows) -> bool:
+        """Tries gradients that are those of all rows before the step works on them; keeps it if that is the cure."""
+        terms = self._terms
+        outer = terms.sums, terms.gathered
+        terms.sums, terms.gathered, terms.sums_where_read = set(), set(terms.gathered), True
+        self._runs.forget()
+        try:
+            message = self._compare(rows)
+        except TfscaleError as error:
+            message = str(error)
+        if not first_of_workers(self._strategy, message):
+            _log.info(
+                "the %s works on gradients before an optimizer gets them: they are summed over the replicas one by "
+                "one, as the tape makes them. tfscale.sum_gradients(...) around what the tape gives does it in one",
+                self._what,
+            )
+            return True
+        terms.sums_where_read = False
+        terms.sums, terms.gathered = outer
+        self._runs.forget()
+        return False
 
     def _begin_anew(self) -> None:
         """As at the start of an epoch: of what was counted before, each replica holds another part."""
@@ -173,14 +194,14 @@ class StepCheck:
             reference = self._runs.alone(rows.whole)
         self._first_scale = _scale(reference)
         with self._dividing(rows):
-            ours = self._settle(rows, reference)
+            ours = self._findings.settle(rows, reference)
         differences = self._differences(ours, reference, before)
-        if differences and self._gather(differences, reference):
+        if differences and self._findings.gather(differences, reference):
             self._runs.forget_divided()
             ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before)
         if not differences:
-            self._gather_untold(reference, before)
+            self._findings.gather_untold(reference, before)
         if not differences and self._runs.assigned_apart:
             return self._assigned_apart()
         if not differences or self._is_noise(rows, reference, before, differences):
@@ -216,62 +237,6 @@ class StepCheck:
                 "Let the examples come first in every tensor of a batch. What needs all rows: tfscale.gather_rows(x)."
             ) from error
 
-    def _settle(self, rows: CheckRows, reference: Outcome) -> Outcome:
-        """Finds out which terms are sums; returns the outcome of the divided step that knows."""
-        ours = self._runs.divided(rows.parts)
-        for _ in range(_MOST_ROUNDS):
-            sums = self._sums(ours, reference, self._terms.sums)
-            if sums == self._terms.sums:
-                break
-            self._terms.sums = sums
-            self._runs.forget_divided()
-            ours = self._runs.divided(rows.parts)
-        if self._settle_zeros(rows, reference):
-            self._runs.forget_divided()
-            ours = self._runs.divided(rows.parts)
-        for term in sorted(self._terms.sums, key=lambda term: term.label):
-            _log.info("model %r: %s of %s is a sum over the examples", self._model.name, term.kind, term.label)
-        return ours
-
-    def _sums(self, ours: Outcome, reference: Outcome, known: set[Term]) -> set[Term]:
-        if_mean = term_differences(ours.if_mean, reference.if_mean)
-        if_sum = term_differences(ours.if_sum, reference.if_mean)
-        order = list(if_mean)
-        found = {
-            term
-            for term in order
-            if if_mean[term].relative > self._tolerance and if_sum.get(term, if_mean[term]).relative <= self._tolerance
-        }
-        # A term that is zero in both runs says nothing: what was known of it stays.
-        found |= {term for term in known if term in if_mean and _is_zero(reference.if_mean.get(term, {}))}
-        decided = agree_with_chief(self._strategy, [int(term in found) for term in order])
-        return {term for term, is_sum in zip(order, decided, strict=True) if is_sum}
-
-    def _settle_zeros(self, rows: CheckRows, reference: Outcome) -> bool:
-        """Tries other rows for terms that were zero; returns whether one was found to be a sum."""
-        left = {
-            term for term, record in reference.if_mean.items() if term.kind != "log" and _is_zero(record)
-        } - self._terms.sums
-        found: set[Term] = set()
-        for scale in _SCALES:
-            if not left:
-                break
-            other = rows.times(scale)
-            expected, ours = self._runs.alone(other.whole), self._runs.divided(other.parts)
-            told = {term for term in left if not _is_zero(expected.if_mean.get(term, {}))}
-            found |= told & self._sums(ours, expected, set())
-            left -= told
-        for term in left:
-            _log.warning(
-                "%s of %s, in the %s, was zero in every try, and is taken for a mean over the examples. Where it is a "
-                "sum, write tfscale.sum_over_examples(...) around it",
-                term.kind,
-                term.label,
-                self._what,
-            )
-        self._terms.sums |= found
-        return bool(found)
-
     def _differences(
         self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray], tolerance: float | None = None
     ) -> list[Difference]:
@@ -286,31 +251,6 @@ class StepCheck:
         left_out = self._state.divided() if several else set()
         rows += state_differences(ours, reference, before, self._slots(), left_out)
         return [row for row in rows if row.relative > (tolerance or self._tolerance)]
-
-    def _gather(self, differences: Sequence[Difference], reference: Outcome) -> bool:
-        """Gives the whole batch to metrics that are not as on one replica; returns whether there are any."""
-        names = {difference.name for difference in differences}
-        metrics = metrics_of(self._model)
-        found = {id(metric) for metric in metrics if any(each.path in names for each in metric.variables)}
-        # What is one number of each replica already has no rows to be gathered.
-        found -= {term.owner for term in reference.if_mean if term.kind == "metric"}
-        found -= {id(_tf_private.loss_tracker(self._model))} if self._model.compiled else set()
-        is_new = bool(found - self._terms.gathered)
-        self._terms.gathered |= found
-        return is_new
-
-    def _gather_untold(self, reference: Outcome, before: dict[str, np.ndarray]) -> None:
-        """Gives the whole batch to foreign metrics of which these rows say nothing, as their states did not move."""
-        for metric in metrics_of(self._model):
-            if is_of_keras(type(metric)) or any(term.owner == id(metric) for term in reference.if_mean):
-                continue
-            moved = [
-                not np.array_equal(reference.state[each.path], before[each.path])
-                for each in metric.variables
-                if each.path in before and each.path in reference.state
-            ]
-            if not all(moved):
-                self._terms.gathered.add(id(metric))
 
     def _is_noise(
         self, rows: CheckRows, reference: Outcome, before: dict[str, np.ndarray], differences: Sequence[Difference]
@@ -367,10 +307,6 @@ def _scale(outcome: Outcome) -> float:
             values = [float(np.max(np.abs(value), initial=0.0)) for value in record.values()]
             sizes[term.kind] = max([sizes[term.kind], *values])
     return sizes["gradients"] or sizes["loss"] ** 0.5
-
-
-def _is_zero(record: dict[str, np.ndarray]) -> bool:
-    return not any(np.any(value) for value in record.values())
 
 
 def _optimizers(terms: Terms) -> list[keras.optimizers.Optimizer]:

@@ -25,6 +25,7 @@ from tfscale.training.made import made_under
 from tfscale.training.optimizers import answer_all_reduce
 from tfscale.training.outside import entering_scope
 from tfscale.training.packs import choose_packing
+from tfscale.training.reads import read_in_step
 from tfscale.training.scope_checks import refuse_loop_inside_scope, refuse_optimizer_outside
 from tfscale.training.share import is_in_step
 from tfscale.training.versions import check_versions
@@ -216,6 +217,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
                 made_under(strategy).note,
                 lambda: entering_scope(strategy),
                 lambda variable: refuse_updates_inside_xla(strategy, variable),
+                read_in_step,
                 refuse_loop_inside_scope,
                 refuse_optimizer_outside,
             ),

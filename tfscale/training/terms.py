@@ -90,6 +90,8 @@ class Terms:
         """Whoever was met in a step, by identity, in the order of the first meeting."""
         self.tells_whole_results = False
         """Whether the step computes something of a metric's result, and has to be told that of all replicas at once."""
+        self.sums_where_read = False
+        """Whether the step works on gradients before an optimizer gets them, and has to be given those of all rows."""
         self.gathered: set[int] = set()
         """Identities of the metrics that need the whole batch at once."""
 
@@ -192,6 +194,11 @@ def is_gathered(metric: Any) -> bool:
 def tells_whole_results() -> bool:
     """Whether metrics tell the step at hand the results of all replicas, at the price of a collective each."""
     return _CURRENT.terms is not None and _CURRENT.terms.tells_whole_results
+
+
+def sums_where_read() -> bool:
+    """Whether gradients are summed over the replicas on their way to the variables, not by whoever applies them."""
+    return _CURRENT.terms is not None and _CURRENT.terms.sums_where_read
 
 
 def gradients_are_sums() -> bool:
