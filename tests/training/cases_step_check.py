@@ -10,7 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.training.contract_cases_anywhere import DATA, REFUSED, ClippedAfterTape, ClippedByHand, ModuleLoss
+from tests.training.contract_cases_anywhere import (
+    DATA,
+    REFUSED,
+    ClippedAfterTape,
+    ClippedByHand,
+    DrawsBeside,
+    MixesOutside,
+    ModuleLoss,
+)
 from tests.training.models import adam, sgd
 
 
@@ -44,7 +52,7 @@ def refused(name: str) -> dict[str, Any]:
     dp = _data_parallel()
     with dp.scope():
         model = dp.prepare(build())
-        model.compile(adam(learning_rate=0.05))
+        model.compile(adam(learning_rate=0.05), run_eagerly=True)
         model(DATA["x"][:1])
     model.optimizer.build(model.trainable_variables)
     before = _state(model)
@@ -60,7 +68,7 @@ def modes(mode: str) -> dict[str, Any]:
     messages, dp = _Messages(), _data_parallel()
     with dp.scope():
         model = dp.prepare(REFUSED["centred on own rows"][0](), check=mode)
-        model.compile(sgd())
+        model.compile(sgd(), run_eagerly=True)
     history = model.fit(**DATA, epochs=1, verbose=0, shuffle=False)
     return {"trained": len(history.epoch), "warnings": [each for each in messages.kept if "is not that of one" in each]}
 
@@ -70,7 +78,7 @@ def on_workers() -> str:
     dp = _data_parallel()
     with dp.scope():
         model = dp.prepare(REFUSED["centred on own rows"][0]())
-        model.compile(sgd())
+        model.compile(sgd(), run_eagerly=True)
     try:
         model.fit(**DATA, verbose=0, shuffle=False)
     except tfscale.ParityError as error:
@@ -89,6 +97,25 @@ def summed_where_read() -> dict[str, list[str]]:
         model.fit(**DATA, epochs=1, verbose=0, shuffle=False)
         found[name] = [each for each in messages.kept if "tfscale.sum_gradients" in each]
     return found
+
+
+def divided_by_calls() -> dict[str, Any]:
+    """How many rows layers get of a batch of 24 that the step mixes, and what is said of it."""
+    messages, dp = _Messages(), _data_parallel()
+    with dp.scope():
+        model = dp.prepare(MixesOutside())
+        model.compile(sgd())
+    model.fit(**DATA, epochs=1, verbose=0, shuffle=False)
+    with dp.scope():
+        drawing = dp.prepare(DrawsBeside())
+        drawing.compile(sgd())
+    try:
+        drawing.fit(**DATA, verbose=0, shuffle=False)
+        error = ""
+    except tfscale.ParityError as refused:
+        error = str(refused)
+    said = [each for each in messages.kept if "mixes the rows" in each]
+    return {"most": max(model.counts.seen), "said": said, "drawing": error}
 
 
 def checked_once() -> dict[str, int]:

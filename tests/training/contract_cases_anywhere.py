@@ -831,7 +831,8 @@ CASES: dict[str, Case] = {
     "loop of TensorFlow's tutorial": Case(_distributed_loop),
 }
 
-# Cannot be divided: each is refused before anything is updated, by a word of the way out.
+# They mix the rows of a batch: in a graph their layers are divided, and nothing else; eagerly each is refused before
+# anything is updated, by a word of the way out.
 
 
 @tf.custom_gradient
@@ -904,6 +905,43 @@ class KnownRows(ModuleLoss):
         return MODULE_LOSS(y, tf.reshape(y_pred, (GLOBAL_BATCH, -1)))
 
 
+class DrawsBeside(ModuleLoss):
+    """Mixes rows, and draws numbers between the calls of its layers."""
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        noise = tf.random.normal(tf.shape(y_pred))
+        return MODULE_LOSS(y, y_pred + 0.1 * noise) + tf.reduce_max(tf.square(y_pred - tf.reduce_mean(y_pred, axis=0)))
+
+
+class CountsRows(layers.Layer):
+    """Tells how many rows it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def call(self, inputs: Any) -> Any:
+        told = tf.numpy_function(self.note, [tf.shape(inputs)[0]], tf.int32)
+        with tf.control_dependencies([told]):
+            return tf.identity(inputs)
+
+    def note(self, count: Any) -> Any:
+        self.seen.append(int(count))
+        return count
+
+
+class MixesOutside(ModuleLoss):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = CountsRows()
+
+    def call(self, inputs: Any) -> Any:
+        return self.out(self.counts(self.hidden(inputs)))
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return MODULE_LOSS(y, y_pred) + tf.reduce_max(tf.square(y_pred - tf.reduce_mean(y_pred, axis=0)))
+
+
 REFUSED: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "a slope of unit length": (SlopeOfUnitLength, "gather_rows"),
     "centred on own rows": (CentredOnOwnRows, "gather_rows"),
@@ -915,4 +953,12 @@ REFUSED: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "the hardest rows": (Hardest, "gather_rows"),
     "the hardest rows but one": (HardestButOne, "gather_rows"),
     "a known number of rows": (KnownRows, ""),
+}
+
+# Plain Keras needs full batches for these.
+_OF_FULL_BATCHES = ("the hardest rows", "a known number of rows")
+FULL = {"x": X[:48], "y": TARGETS[:48], "batch_size": GLOBAL_BATCH}
+CASES |= {
+    f"{name}, divided by calls": own_step(build, data=FULL if name in _OF_FULL_BATCHES else FEWER)
+    for name, (build, _) in REFUSED.items()
 }

@@ -28,6 +28,7 @@ NAMES = (
     "metrics AUC, precision, recall",
     "embedding, sparse gradients and clipnorm",
     "gradients clipped by hand, beside a recurrent layer",
+    "a layer that keeps an average, divided by calls",
     "LossScaleOptimizer, overflow on one replica",
     "mixed_float16",
     "subclassed model, not built",

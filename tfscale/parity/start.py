@@ -10,7 +10,7 @@ from tfscale.errors import ParityError
 from tfscale.parity.outcome import ModelFacts, NamedArrays
 from tfscale.parity.random_layers import switch_off_random_layers
 from tfscale.training import _tf_private
-from tfscale.training.step import has_own_step
+from tfscale.training.plain_step import has_own_step
 
 _CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 

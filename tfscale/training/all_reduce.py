@@ -181,6 +181,8 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     if progress is not None:
         progress.arrive([wire])
     gathered = tf.cast(context.all_gather(wire, axis=0), rows.dtype)
+    # TensorFlow knows the rank alone. In eager mode there is nothing to be told.
+    gathered.set_shape([None, *rows.shape[1:]])
     if progress is not None:
         progress.leave([gathered])
     mark_equal(gathered)

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tfscale.training import _tf_private
 from tfscale.training.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
+from tfscale.training.plain_step import has_own_step
 from tfscale.training.rehearsal import rehearse
-from tfscale.training.step import has_own_step
 from tfscale.training.terms import Terms
 
 _log = logging.getLogger(__name__)

@@ -38,12 +38,14 @@ class Steps:
         alone: Given all rows, runs the step as Keras would on one device, and returns its logs.
         logs_of: Makes logs of what `divided` returned on one replica.
         eager: Whether the model is run eagerly.
+        is_own: Whether the user's class defines the step.
     """
 
     divided: Callable[[ReplicaBatch], Any]
     alone: Callable[[Any], dict[str, Any]]
     logs_of: Callable[[Any], dict[str, Any]]
     eager: bool = False
+    is_own: bool = False
 
 
 @dataclasses.dataclass

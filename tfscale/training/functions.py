@@ -22,10 +22,7 @@ from tfscale.training.inputs import (
     own_parts,
     unsplit_batch,
 )
-from tfscale.training.own_share import share_of
-from tfscale.training.share import in_share
 from tfscale.training.steps_per_call import ChosenCalls
-from tfscale.training.xla import run_compiled
 
 Logs = dict[str, Any]
 # Of what has not shown in so many calls there will be little to see.
@@ -188,15 +185,18 @@ class StepRunner:
         results = tf.cond(steps > 1, others, lambda: tf.nest.flatten(outputs))
         return tf.nest.pack_sequence_as(outputs, results)
 
-    def predict_function(self) -> Callable[[Sequence[Any]], Any]:
-        """A Keras predict function: takes a list of batches, returns the predictions of all their rows in order."""
+    def predict_function(self, predict: Callable[[ReplicaBatch], Any]) -> Callable[[Sequence[Any]], Any]:
+        """A Keras predict function: takes a list of batches, returns the predictions of all their rows in order.
+
+        Args:
+            predict: What each replica does: returns the predictions of its rows.
+        """
         several_workers = self._replicas.here < self._replicas.total
 
         @tf.autograph.experimental.do_not_convert
         def one_step(batch: Any) -> Any:
             def replica_step(own: ReplicaBatch) -> Any:
-                with in_share(share_of(own)):
-                    outputs = run_compiled(self._model, lambda: self._model.predict_step(own.data))
+                outputs = predict(own)
                 if self._replicas.total > 1:
                     outputs = tf.nest.map_structure(lambda value: value[: own.num_examples], outputs)
                 return tf.nest.map_structure(all_gather, outputs) if several_workers else outputs

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.training.all_reduce import all_gather, all_reduce_sum
+from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.share import Share, current_share
 from tfscale.training.terms import gradients_are_sums
 
@@ -69,6 +70,17 @@ def gather_rows(x: Any) -> Any:
         return all_gather(rows), gradient
 
     return gathered(own)
+
+
+def gather_batch(batch: ReplicaBatch) -> Any:
+    """The data of the whole global batch, given a replica's; to be called by every replica, in its share."""
+    leaves = tf.nest.flatten(batch.data)
+    count = tf.cast(batch.num_examples, tf.int64)
+    whole = [
+        leaf if leaf is None or str(place) in batch.whole else all_gather(leaf[:count])
+        for place, leaf in enumerate(leaves)
+    ]
+    return tf.nest.pack_sequence_as(batch.data, whole)
 
 
 def slope_weight(share: Share, dtype: tf.DType) -> tf.Tensor:

@@ -44,6 +44,7 @@ from tfscale.training.made import made_under
 from tfscale.training.metrics import meet_updates
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.optimizers import reduce_gradients_once
+from tfscale.training.plain_step import has_own_step, keras_step
 from tfscale.training.randomness import separate_random_streams
 from tfscale.training.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
 from tfscale.training.sending import Sending, choose_sending, send_gradients
@@ -205,7 +206,10 @@ class PreparedModel:
         """As `keras.Model.make_predict_function`."""
         if self._model.predict_function is None or force:
             self._adapt("predict_step")
-            self._model.predict_function = self._runner.predict_function()
+            # A model whose layers mix rows does so here, too.
+            divides = next((terms.divides for terms in self._terms.values() if terms.divides), None)
+            predict = functools.partial(step.predict_step, self._model, divides=divides)
+            self._model.predict_function = self._runner.predict_function(predict)
         return self._model.predict_function
 
     def build(self, iterator: Any = None, data_batch: Any = None) -> None:
@@ -243,7 +247,7 @@ class PreparedModel:
     def _steps(self, name: str, default: Callable[..., Any], own: Callable[..., Any], *more: Any) -> ReplicaSteps:
         """What a replica does with its rows in the step `name`: `default`, or `own` for a class that defines it."""
         terms = self._terms[name]
-        if step.has_own_step(self._model, name):
+        if has_own_step(self._model, name):
 
             def run_own(rows: Any) -> Any:
                 return own(self._model, rows, *more, terms=terms)
@@ -301,8 +305,9 @@ class PreparedModel:
             steps = self._steps(name, default, step.own_train_step, self._batch_norm)
         else:
             steps = self._steps(name, functools.partial(step.test_step, division=None), step.own_test_step)
-        alone = functools.partial(step.keras_step, self._model, name)
-        return Steps(steps.alone, alone, steps.make_logs, eager=self._model.run_eagerly)
+        alone = functools.partial(keras_step, self._model, name)
+        is_own = has_own_step(self._model, name)
+        return Steps(steps.alone, alone, steps.make_logs, eager=self._model.run_eagerly, is_own=is_own)
 
     def _checked(self, name: str) -> Callable[..., Any]:
         """`fit`, `evaluate` or `predict` of the model's class, with the batch size checked or filled in."""

@@ -23,6 +23,7 @@ from tfscale.training import _tf_private
 from tfscale.training.adascale import AdaScaleSGD, OwnMoments, own_moments
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.callers import callers
+from tfscale.training.divided_calls import divides_calls, sum_over_parts
 from tfscale.training.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.training.graph_walk import depends_on
 from tfscale.training.scope_checks import check_inside_scope
@@ -193,21 +194,31 @@ def sum_gradients(gradients: Any) -> Any:
     return tf.nest.pack_sequence_as(gradients, sums)
 
 
-def sum_of_global_batch(variable: Any, gradient: Any) -> Any:
-    """The gradient of the whole global batch, given that of a replica's own rows by one read of a variable."""
-    share = current_share()
-    is_sum = meet_term("gradients", variable, f"variable {variable.name!r}", [gradient])
-    if share is None or share.num_replicas == 1:
+def sum_of_global_batch(variable: Any, gradient: Any, share: Share) -> Any:
+    """The gradient of the whole global batch, given what came back to one read of a variable.
+
+    Args:
+        variable: That was read.
+        gradient: Tensor or `tf.IndexedSlices`.
+        share: In which it was read.
+    """
+    label = f"variable {variable.name!r}"
+    if share.num_replicas == 1 and not divides_calls():
+        meet_term("read", variable, label, [gradient])
         return gradient
-    weight = share.is_counted(tf.float64) if is_sum else share.weight
-
-    def total(own: Any) -> Any:
-        return all_reduce_sum([_times(own, weight)])[0]
-
+    if divides_calls():
+        total = functools.partial(sum_over_parts, share=share, times=_times)
+    else:
+        is_sum = meet_term("read", variable, label, [gradient])
+        total = functools.partial(_sum_times, weight=share.is_counted(tf.float64) if is_sum else share.weight)
     if isinstance(gradient, tf.IndexedSlices):
         return total(gradient)
     # Of a gradient's gradient, each replica's part is weighted and summed when it comes to the variable in its turn.
     return tf.custom_gradient(lambda own: (total(own), lambda slope: slope))(gradient)
+
+
+def _sum_times(gradient: Any, weight: tf.Tensor) -> Any:
+    return all_reduce_sum([_times(gradient, weight)])[0]
 
 
 def _are_made_of_sums(gradients: list[Any]) -> bool:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import replica_id
+from tfscale.training.divided_calls import divides_calls
 from tfscale.training.share import num_replicas
 
 # The odd integer nearest to 2^32 / golden ratio: multiples of it stay far apart modulo 2^32 (Knuth, TAOCP 6.4).
@@ -62,4 +63,6 @@ def separate_random_streams(model: keras.Model) -> None:
 
 def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:
     seed = type(generator).next(generator, ordered)
-    return replica_seed(seed, replica_id()) if tf.distribute.get_replica_context() else seed
+    # Between the calls of layers that are divided, every replica draws what one would.
+    is_alone = divides_calls() and num_replicas() == 1
+    return replica_seed(seed, replica_id()) if tf.distribute.get_replica_context() and not is_alone else seed

@@ -26,12 +26,13 @@ def read_in_step(variable: Any, take: Callable[[], Any]) -> Any:
         variable: That is read.
         take: Takes its value on this replica.
     """
-    if current_share() is None or not sums_where_read() or not (variable.trainable and variable.dtype.is_floating):
+    share = current_share()
+    if share is None or not sums_where_read() or not (variable.trainable and variable.dtype.is_floating):
         return take()
 
     @tf.custom_gradient
     def read(value: Any) -> Any:
-        return tf.identity(value), lambda slope: sum_of_global_batch(variable, slope)
+        return tf.identity(value), lambda slope: sum_of_global_batch(variable, slope, share)
 
     # A loop of TensorFlow cannot send: what its turns read is read once, around it.
     graph = None if tf.executing_eagerly() else _graph_private.around_loops(tf.compat.v1.get_default_graph())

@@ -83,6 +83,10 @@ class ReplicaWalk:
                 more = () if op.type in _CALLS else (self.decision_of(op, frame),)
                 yield from self.operations(body, decisions=(*decisions, *more))
 
+    def bodies(self, op: Any, frame: Frame) -> list[Frame]:
+        """The conditions, loops and functions that an operation runs."""
+        return list(self._bodies(op, frame).values())
+
     def eager_tensor(self, frame: Frame, tensor: Any) -> Any:
         """What stands behind a handle of a variable, outside of all graphs; None where that is not known."""
         while tf.is_symbolic_tensor(tensor):

@@ -49,6 +49,10 @@ _DRAWS = {
 }
 # Orders of rows: as they come.
 _UNCHANGED = frozenset(("RandomShuffle",))
+DRAWS_FROM_STATE = frozenset(
+    ("RandomShuffle", "Multinomial", "RandomGamma", "RandomPoissonV2", "ParameterizedTruncatedNormal")
+) | {name for name in _DRAWS if not name.startswith("Stateless")}
+"""Operations that draw from a state of their own, or of a `tf.random.Generator`: not alike on two replicas."""
 
 
 def silenced(concrete: Any) -> Callable[..., Any]:

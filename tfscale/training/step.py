@@ -15,16 +15,19 @@ import keras
 import tensorflow as tf
 
 from tfscale.training import _tf_private, checksums, metrics, optimizers
-from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.all_reduce import all_reduce_sum, replica_id
 from tfscale.training.batch_norm import batch_norm_layers, local_statistics, moving_statistics
+from tfscale.training.divided_calls import dividing_calls
 from tfscale.training.double_buffer import sending_what_waits, takes_turns
+from tfscale.training.gather import gather_batch
 from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.losses import global_loss_attributes
 from tfscale.training.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
-from tfscale.training.own_share import share_of
+from tfscale.training.own_share import make_lone_share, share_of
+from tfscale.training.plain_step import keras_step, meet_loss
 from tfscale.training.progress import counting_reductions
 from tfscale.training.share import Share, current_share, in_share
-from tfscale.training.terms import Terms, as_mean, meet_term, meeting_terms
+from tfscale.training.terms import Divides, Terms, as_mean, meet_term, meeting_terms
 from tfscale.training.updaters import accumulates, held_optimizers
 from tfscale.training.xla import run_compiled
 
@@ -72,6 +75,8 @@ def train_step(
         The metric states summed over all replicas, of which `metrics.metric_results` makes logs; empty if not sent.
     """
     with counting_reductions(model), sending_what_waits([model.optimizer]), meeting_terms(terms):
+        if terms.divides:
+            return _states_of_all_rows(model, "train_step", batch, terms.divides, batch_norm, sends_states=sends_states)
         return _default_train_step(model, batch, batch_norm, division, sends_states)
 
 
@@ -79,6 +84,9 @@ def test_step(
     model: keras.Model, batch: ReplicaBatch, division: MicroSteps | None, *, terms: Terms, sends_states: bool
 ) -> list[tf.Tensor]:
     """Updates the metrics of `model` from this replica's rows; as `train_step` without the update."""
+    if terms.divides:
+        with meeting_terms(terms):
+            return _states_of_all_rows(model, "test_step", batch, terms.divides, sends_states=sends_states)
     share = share_of(batch)
 
     def forward(part: Part) -> tf.Tensor:
@@ -107,6 +115,10 @@ def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str, *, 
     with counting_reductions(model), sending_what_waits(held_optimizers(model)), meeting_terms(terms):
         share = share_of(batch)
         slots = checksums.sent_along(model)
+        if terms.divides:
+            return _logs_of_all_rows(
+                model, "train_step", batch, terms.divides, local_statistics(model, batch_norm), slots
+            )
         with in_share(share._replace(weights_gradients=True)), metrics.remembering_results() as given:
             with _as_on_one_replica(model, share):
                 logs = model.train_step(batch.data)
@@ -115,6 +127,9 @@ def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str, *, 
 
 def own_test_step(model: keras.Model, batch: ReplicaBatch, *, terms: Terms) -> Logs:
     """As `test_step` for a class that defines its own."""
+    if terms.divides:
+        with meeting_terms(terms):
+            return _logs_of_all_rows(model, "test_step", batch, terms.divides)
     share = share_of(batch)
     with in_share(share), meeting_terms(terms), metrics.remembering_results() as given:
         with _as_on_one_replica(model, share):
@@ -122,9 +137,74 @@ def own_test_step(model: keras.Model, batch: ReplicaBatch, *, terms: Terms) -> L
         return _global_logs(model, logs, given, [])
 
 
-def has_own_step(model: keras.Model, name: str) -> bool:
-    """Whether the user's class defines `name` itself, so that tfscale runs theirs."""
-    return getattr(type(model), name) is not getattr(keras.Model, name)
+@contextlib.contextmanager
+def _on_all_rows(model: keras.Model, name: str, batch: ReplicaBatch, divides: Divides) -> Iterator[tuple[Logs, Any]]:
+    """Runs a step that mixes rows, and gets all of them: the calls of its layers are divided.
+
+    Yields, in the share of what the first replica alone has counted, the logs, and what metrics told the step.
+    """
+    share = share_of(batch)
+    with in_share(share):
+        data = gather_batch(batch)
+    count = tf.constant(float(replica_id() == 0))
+    first = share._replace(num_examples=count, global_examples=tf.constant(1.0), weight=tf.cast(count, tf.float64))
+    with (
+        metrics.remembering_results() as given,
+        metrics.unchanged_by_stand_in(_counted(model), first),
+        dividing_calls(model, divides, share, make_lone_share(share.global_examples)),
+    ):
+        logs = keras_step(model, name, data)
+    with in_share(first):
+        yield logs, given
+
+
+def _logs_of_all_rows(
+    model: keras.Model,
+    name: str,
+    batch: ReplicaBatch,
+    divides: Divides,
+    statistics: Sequence[keras.Variable] = (),
+    slots: Sequence[tf.Tensor] = (),
+) -> Logs:
+    with _on_all_rows(model, name, batch, divides) as (logs, given):
+        return _global_logs(model, logs, given, statistics, slots)
+
+
+def _states_of_all_rows(
+    model: keras.Model,
+    name: str,
+    batch: ReplicaBatch,
+    divides: Divides,
+    batch_norm: str | None = None,
+    *,
+    sends_states: bool,
+) -> list[tf.Tensor]:
+    statistics = [] if batch_norm is None else local_statistics(model, batch_norm)
+    slots = [] if batch_norm is None else checksums.sent_along(model)
+    with _on_all_rows(model, name, batch, divides):
+        share: Any = current_share()
+        shared = [_weighted(variable, share) for variable in statistics]
+        states = metrics.local_metric_states(model.metrics_variables) if sends_states else []
+        return _reduce_along(model, SentAlong(states, statistics, shared, slots))
+
+
+def predict_step(model: keras.Model, batch: ReplicaBatch, *, divides: Divides | None) -> Any:
+    """The predictions of `model` for this replica's rows.
+
+    Args:
+        model: Prepared.
+        batch: This replica's rows.
+        divides: As `Terms.divides`, for a model whose layers mix rows.
+    """
+    share = share_of(batch)
+    if divides is None:
+        with in_share(share):
+            return run_compiled(model, lambda: model.predict_step(batch.data))
+    with in_share(share):
+        data = gather_batch(batch)
+    with dividing_calls(model, divides, share, make_lone_share(share.global_examples)):
+        outputs = model.predict_step(data)
+    return tf.nest.map_structure(lambda rows: rows[share.first_row :], outputs)
 
 
 def _default_train_step(
@@ -206,39 +286,12 @@ def _forward_on_rows(
 ) -> tf.Tensor:
     y_pred = _tf_private.call_model(model, x, training=training)
     loss = _tf_private.compute_loss(model, x, y, y_pred, sample_weight, training=training)
-    if _is_sum(model, loss):
+    if meet_loss(model, loss):
         loss = as_mean(loss, share)
     weight = share.num_examples * share.logged_per_example
     _tf_private.loss_tracker(model).update_state(_mean_entry(loss, share), sample_weight=weight)
     model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
     return loss
-
-
-def _is_sum(model: keras.Model, loss: tf.Tensor) -> bool:
-    return meet_term("loss", model, "the loss", [tf.reduce_sum(loss)])
-
-
-def keras_step(model: keras.Model, name: str, data: Any) -> Logs:
-    """The step `name` of Keras or of the user, on all rows; to be called in a lone share.
-
-    Args:
-        model: Prepared.
-        name: `"train_step"` or `"test_step"`.
-        data: The rows.
-    """
-    if has_own_step(model, name):
-        return getattr(model, name)(data)
-
-    def compute_loss(*args: Any, **kwargs: Any) -> Any:
-        loss = type(model).compute_loss(model, *args, **kwargs)
-        _is_sum(model, loss)
-        return loss
-
-    model.compute_loss = compute_loss
-    try:
-        return getattr(model, name)(data)
-    finally:
-        del model.compute_loss
 
 
 def _mean_entry(loss: tf.Tensor, share: Share) -> tf.Tensor:

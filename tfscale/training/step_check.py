@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -33,6 +33,7 @@ from tfscale.training.step_differences import (
 from tfscale.training.step_findings import StepFindings
 from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost, remember_optimizers
+from tfscale.training.vouching import computes_row_by_row
 
 _log = logging.getLogger(__name__)
 # Characters of somebody else's error.
@@ -41,6 +42,36 @@ _SHOWN = 500
 _LATER = 10
 # Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
 _CONVERGED = 1e-3
+
+
+class OtherWay(NamedTuple):
+    """In which a step may be that of one replica after all."""
+
+    divides: Callable[[Any], bool] | None
+    """Where it gets all rows: of which layers the calls are divided. None where gradients are summed as they arise."""
+    level: int
+    """Of the line in the log that says so."""
+    text: str
+
+
+_WHERE_READ = OtherWay(
+    None,
+    logging.INFO,
+    "works on gradients before an optimizer gets them: they are summed over the replicas one by one, as the tape makes "
+    "them. tfscale.sum_gradients(...) around what the tape gives does it in one",
+)
+_BY_CALLS = OtherWay(
+    lambda layer: True,
+    logging.WARNING,
+    "mixes the rows of a batch: every replica gets all of them, and only the calls of the model's layers are divided. "
+    "tfscale.gather_rows(...) around what is mixed divides the rest as well",
+)
+_BY_KNOWN_LAYERS = OtherWay(
+    computes_row_by_row,
+    logging.WARNING,
+    "mixes the rows of a batch in a layer: every replica gets all of them, and only Keras's own layers are divided, "
+    "whose outputs are sent one by one. tfscale.gather_rows(...) around what is mixed divides the rest as well",
+)
 
 
 class StepCheck:
@@ -70,6 +101,9 @@ class StepCheck:
         self._first_rows: CheckRows | None = None
         self._takes_all_rows = False
         self._first_scale = 0.0
+        # Keras's own step gives gradients to the optimizer alone. What is drawn between calls shows in graphs only.
+        ways = [_WHERE_READ] if steps.is_own else []
+        self._other_ways = [*ways, *([] if steps.eager else [_BY_CALLS, _BY_KNOWN_LAYERS])]
 
     def __call__(self, batch: Any) -> None:
         """Looks at the step for a few rows of a batch.
@@ -123,7 +157,7 @@ class StepCheck:
             raise ParityError(message)
 
     def _look_at_as_many_rows_as_it_takes(self, batch: Any) -> str:
-        """A few, or all of the batch for a step that does not run on a few."""
+        """A few, or all of the batch for a step that does not run on a few, or learns nothing of them."""
         why: Exception | None = None
         for all_rows in (False, True):
             try:
@@ -131,6 +165,8 @@ class StepCheck:
                     rows = CheckRows.of(batch, self._strategy, all_rows=all_rows)
                     self._runs.trace_alone(rows.whole)
                 message = self._look(rows)
+                if not (message or self._first_scale or all_rows):
+                    continue
                 self._first_rows, self._takes_all_rows = rows, all_rows
                 return message
             except _NoReferenceError as error:
@@ -147,40 +183,45 @@ class StepCheck:
 
     def _look(self, rows: CheckRows) -> str:
         """Sets right what can be; returns what cannot, or an empty text."""
-        with self._dividing(rows):
-            self._runs.trace_divided(rows.parts)
+        message = self._look_in_one_way(rows)
+        for way in self._other_ways if message else ():
+            if not self._look_in_another_way(rows, way):
+                _log.log(way.level, "the %s %s", self._what, way.text)
+                return ""
+        return message
+
+    def _look_in_one_way(self, rows: CheckRows) -> str:
+        try:
+            with self._dividing(rows):
+                self._runs.trace_divided(rows.parts)
+        except ParityError as error:
+            return first_of_workers(self._strategy, str(error))
         remember_optimizers(self._model, _optimizers(self._terms))
         self._state.name(self._variables())
         for optimizer in held_optimizers(self._model):
             self._state.average(_tf_private.gradient_accumulators(innermost(optimizer)))
         with self._state.put_back():
             self._begin_anew()
-            message = first_of_workers(self._strategy, self._compare(rows))
-            if message and self._is_equal_when_summed_where_read(rows):
-                return ""
-            return message
+            return first_of_workers(self._strategy, self._compare(rows))
 
-    def _is_equal_when_summed_where_read(self, rows: CheckRows) -> bool:
-        """Tries gradients that are those of all rows before the step works on them; keeps it if that is the cure."""
+    def _look_in_another_way(self, rows: CheckRows, way: OtherWay) -> str:
+        """Divides the step otherwise, and keeps to that if it is the cure."""
         terms = self._terms
         outer = terms.sums, terms.gathered
-        terms.sums, terms.gathered, terms.sums_where_read = set(), set(terms.gathered), True
+        terms.sums, terms.gathered = set(), set(terms.gathered)
+        terms.sums_where_read, terms.divides = True, way.divides
         self._runs.forget()
         try:
-            message = self._compare(rows)
+            with _reference():
+                self._runs.trace_alone(rows.whole)
+            message = self._look_in_one_way(rows)
         except TfscaleError as error:
-            message = str(error)
-        if not first_of_workers(self._strategy, message):
-            _log.info(
-                "the %s works on gradients before an optimizer gets them: they are summed over the replicas one by "
-                "one, as the tape makes them. tfscale.sum_gradients(...) around what the tape gives does it in one",
-                self._what,
-            )
-            return True
-        terms.sums_where_read = False
-        terms.sums, terms.gathered = outer
-        self._runs.forget()
-        return False
+            message = first_of_workers(self._strategy, str(error))
+        if message:
+            terms.sums, terms.gathered = outer
+            terms.sums_where_read, terms.divides = False, None
+            self._runs.forget()
+        return message
 
     def _begin_anew(self) -> None:
         """As at the start of an epoch: of what was counted before, each replica holds another part."""
@@ -243,7 +284,8 @@ class StepCheck:
         """What differs by more than rounding: what the step computed first, then what it left."""
         terms = term_differences(ours.if_mean, reference.if_mean)
         sums = term_differences(ours.if_sum, reference.if_mean)
-        met = {term: row for term, row in terms.items() if term.kind != "log"}
+        # Of reads, what is made of them is compared, beside the largest of its kind.
+        met = {term: row for term, row in terms.items() if term.kind not in ("log", "read")}
         rows = [sums.get(term, row) if term in self._terms.sums else row for term, row in met.items()]
         rows += log_differences(ours, reference)
         several = self._strategy.num_replicas_in_sync > len(self._strategy.extended.worker_devices)

@@ -90,7 +90,7 @@ class StepFindings:
     def _settle_zeros(self, rows: CheckRows, reference: Outcome) -> bool:
         """Tries other rows for terms that were zero; returns whether one was found to be a sum."""
         left = {
-            term for term, record in reference.if_mean.items() if term.kind != "log" and _is_zero(record)
+            term for term, record in reference.if_mean.items() if term.kind not in ("log", "read") and _is_zero(record)
         } - self._terms.sums
         found: set[Term] = set()
         for scale in _SCALES:

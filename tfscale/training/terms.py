@@ -12,7 +12,7 @@ import collections
 import contextlib
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -21,15 +21,17 @@ from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.share import Share, current_share
 
 MEAN, SUM = "mean", "sum"
+# Says of a layer whether its calls are divided.
+Divides = Callable[[Any], bool]
 
 
 class Term(NamedTuple):
     """One of a step, the same in every trace of it."""
 
     kind: str
-    """`"gradients"`, `"add_loss"`, `"metric"` or `"log"`."""
+    """`"gradients"`, `"read"` (the gradient of one read of a variable), `"add_loss"`, `"metric"` or `"log"`."""
     owner: int
-    """Identity of the optimizer, layer or metric that gets it; 0 for logs."""
+    """Identity of the optimizer, variable, layer or metric that gets it; 0 for logs."""
     place: int
     """Which of those that the owner gets in one step."""
     label: str
@@ -92,13 +94,15 @@ class Terms:
         """Whether the step computes something of a metric's result, and has to be told that of all replicas at once."""
         self.sums_where_read = False
         """Whether the step works on gradients before an optimizer gets them, and has to be given those of all rows."""
+        self.divides: Divides | None = None
+        """For a step that mixes rows, and is given all of them: of which layers the calls are divided."""
         self.gathered: set[int] = set()
         """Identities of the metrics that need the whole batch at once."""
 
     @property
     def gradients_are_sums(self) -> bool:
         """Whether any gradient is known to be that of a sum. A step that mixes both kinds is found by its check."""
-        return any(term.kind == "gradients" for term in self.sums)
+        return any(term.kind in ("gradients", "read") for term in self.sums)
 
     def __repr__(self) -> str:
         return f"Terms(sums={sorted(f'{term.kind} {term.label}' for term in self.sums)})"

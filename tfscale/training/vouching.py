@@ -67,6 +67,19 @@ def foreign_parts(model: keras.Model) -> list[str]:
     return found
 
 
+def computes_row_by_row(layer: keras.layers.Layer) -> bool:
+    """Whether tfscale vouches for a layer and all that is in it.
+
+    Example:
+        >>> import keras
+        >>> computes_row_by_row(keras.layers.Dense(1)), computes_row_by_row(keras.layers.Lambda(lambda x: x))
+        (True, False)
+    """
+    parts = _tf_private.flat_layers(layer)
+    operations = [each for part in parts for each in getattr(part, "operations", ())]
+    return all(map(_is_known_layer, parts)) and all(isinstance(each, keras.layers.Layer) for each in operations)
+
+
 def look_key(model: keras.Model) -> Any:
     """Changes whenever another first step has to be looked at: after `compile`, and when layers are frozen."""
     return id(getattr(model, "optimizer", None)), tuple(map(id, model.trainable_variables))

@@ -5,7 +5,6 @@ import numpy as np
 from keras import layers, ops
 
 BATCH = 8
-REFUSED = "ParityError"
 keras.utils.set_random_seed(22)
 
 

@@ -5,7 +5,6 @@ from keras import layers, ops
 from sklearn.datasets import load_digits
 
 BATCH = 12
-MAY_BE_REFUSED = "ParityError"
 keras.utils.set_random_seed(73)
 
 

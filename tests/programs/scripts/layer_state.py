@@ -5,7 +5,6 @@ import numpy as np
 from keras import layers, ops
 
 BATCH = 8
-MAY_BE_REFUSED = True
 keras.utils.set_random_seed(70)
 
 

@@ -6,7 +6,6 @@ import tensorflow as tf
 from keras import layers, ops
 
 BATCH = 10
-REFUSED = "ParityError"
 keras.utils.set_random_seed(21)
 
 

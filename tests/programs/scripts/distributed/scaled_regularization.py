@@ -5,7 +5,6 @@ import numpy as np
 import tensorflow as tf
 
 BATCH = 8
-MAY_BE_REFUSED = "ParityError"
 strategy = tf.distribute.MirroredStrategy()
 keras.utils.set_random_seed(106)
 
