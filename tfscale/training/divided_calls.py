@@ -57,7 +57,8 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
         ModelError: When the step draws random numbers between the calls, which would not be the same on all replicas.
     """
     for layer in _tf_private.flat_layers(model):
-        layer.call = functools.partial(_call, layer, divides(layer))
+        own = type(layer).call.__get__(layer)
+        layer.call = functools.update_wrapper(functools.partial(_call, own, divides(layer)), own)
     outer, _WHOLE.share, _WHOLE.inside = _WHOLE.share, share, []
     try:
         first = _num_operations()
@@ -106,8 +107,7 @@ def sum_over_parts(slope: Any, share: Share, times: Callable[[Any, Any], Any]) -
         return all_reduce_sum([times(slope, factor)])[0]
 
 
-def _call(layer: Any, is_divided: bool, *args: Any, **kwargs: Any) -> Any:
-    call = functools.partial(type(layer).call, layer)
+def _call(call: Callable[..., Any], is_divided: bool, *args: Any, **kwargs: Any) -> Any:
     whole, share = _WHOLE.share, current_share()
     if not is_divided or whole is None or share is None or share.num_replicas > 1:
         return call(*args, **kwargs)

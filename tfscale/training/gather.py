@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.training.all_reduce import all_gather, all_reduce_sum
 from tfscale.training.inputs import ReplicaBatch
-from tfscale.training.share import Share, current_share
+from tfscale.training.share import Share, current_share, in_share
 from tfscale.training.terms import gradients_are_sums
 
 
@@ -64,7 +64,8 @@ def gather_rows(x: Any) -> Any:
         def gradient(slope: tf.Tensor) -> tf.Tensor:
             # In a step of the user's own the losses, and so their slopes, are not weighted yet.
             weight = slope_weight(share, slope.dtype)
-            (total,) = all_reduce_sum([tf.math.multiply_no_nan(slope, weight)])
+            with in_share(share):
+                (total,) = all_reduce_sum([tf.math.multiply_no_nan(slope, weight)])
             return tf.math.divide_no_nan(total[share.first_row : end], weight)
 
         return all_gather(rows), gradient

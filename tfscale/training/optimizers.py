@@ -243,9 +243,10 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any]) -> Any:
     share = current_share()
     if share is None or _ANSWERING.is_raised:
         return send(value)
-    if share.num_replicas == 1:
-        return value
     asking = callers(keras.optimizers.Optimizer, "_all_reduce_sum_gradients")
+    if share.num_replicas == 1:
+        # The way back through a collective of a divided call is taken outside of it.
+        return send(value) if divides_calls() and not asking else value
     if not asking:
         return send(value)
     optimizer = asking[0]

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tfscale.errors import ParityError, TfscaleError
 from tfscale.training import _tf_private
+from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.agreement import first_of_workers
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.first_step import Outcome, Steps, TwoRuns
@@ -101,9 +102,8 @@ class StepCheck:
         self._first_rows: CheckRows | None = None
         self._takes_all_rows = False
         self._first_scale = 0.0
-        # Keras's own step gives gradients to the optimizer alone. What is drawn between calls shows in graphs only.
-        ways = [_WHERE_READ] if steps.is_own else []
-        self._other_ways = [*ways, *([] if steps.eager else [_BY_CALLS, _BY_KNOWN_LAYERS])]
+        self._learned_nothing = False
+        self._is_own, self._is_eager = steps.is_own, steps.eager
 
     def __call__(self, batch: Any) -> None:
         """Looks at the step for a few rows of a batch.
@@ -165,7 +165,7 @@ class StepCheck:
                     rows = CheckRows.of(batch, self._strategy, all_rows=all_rows)
                     self._runs.trace_alone(rows.whole)
                 message = self._look(rows)
-                if not (message or self._first_scale or all_rows):
+                if self._learned_nothing and not (message or all_rows):
                     continue
                 self._first_rows, self._takes_all_rows = rows, all_rows
                 return message
@@ -183,12 +183,26 @@ class StepCheck:
 
     def _look(self, rows: CheckRows) -> str:
         """Sets right what can be; returns what cannot, or an empty text."""
+        if self._terms.sums_where_read:
+            # Found before the last `compile`, or of fewer rows.
+            self._terms.sums_where_read, self._terms.divides = False, None
+            self._runs.forget()
         message = self._look_in_one_way(rows)
-        for way in self._other_ways if message else ():
+        for way in self._other_ways() if message else ():
             if not self._look_in_another_way(rows, way):
                 _log.log(way.level, "the %s %s", self._what, way.text)
+                # What was traced for predictions does not know of it.
+                self._model.predict_function = None
                 return ""
         return message
+
+    def _other_ways(self) -> list[OtherWay]:
+        if any(isinstance(innermost(optimizer), AdaScaleSGD) for optimizer in held_optimizers(self._model)):
+            # It measures the gradients of single replicas, which nobody has then.
+            return []
+        # Keras's own step gives gradients to the optimizer alone. What is drawn between calls shows in graphs only.
+        ways = [_WHERE_READ] if self._is_own else []
+        return ways if self._is_eager else [*ways, _BY_CALLS, _BY_KNOWN_LAYERS]
 
     def _look_in_one_way(self, rows: CheckRows) -> str:
         try:
@@ -234,10 +248,13 @@ class StepCheck:
         with _reference():
             reference = self._runs.alone(rows.whole)
         self._first_scale = _scale(reference)
+        self._learned_nothing = _is_without_gradient(reference)
         with self._dividing(rows):
             ours = self._findings.settle(rows, reference)
         differences = self._differences(ours, reference, before)
-        if differences and self._findings.gather(differences, reference):
+        # Where more is not as on one replica, the rows that such a metric is given need not fit together.
+        is_of_metrics = {difference.kind for difference in differences} <= {"metric", "log", "variable"}
+        if is_of_metrics and self._findings.gather(differences, reference):
             self._runs.forget_divided()
             ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before)
@@ -349,6 +366,12 @@ def _scale(outcome: Outcome) -> float:
             values = [float(np.max(np.abs(value), initial=0.0)) for value in record.values()]
             sizes[term.kind] = max([sizes[term.kind], *values])
     return sizes["gradients"] or sizes["loss"] ** 0.5
+
+
+def _is_without_gradient(outcome: Outcome) -> bool:
+    """Whether an optimizer was given zeros only."""
+    given = [record for term, record in outcome.if_mean.items() if term.kind == "gradients"]
+    return bool(given) and not any(np.any(value) for record in given for value in record.values())
 
 
 def _optimizers(terms: Terms) -> list[keras.optimizers.Optimizer]:
