@@ -65,10 +65,14 @@ class SumOfPairs(keras.Model):
         return {"loss": loss}
 
 
-def pairs():
+def pairs(**options):
     model = SumOfPairs()
-    model.compile(keras.optimizers.SGD(0.1), "mse")
+    model.compile(keras.optimizers.SGD(0.1), "mse", **options)
     return model
+
+
+def pairs_eagerly():
+    return pairs(run_eagerly=True)
 
 
 def rows():

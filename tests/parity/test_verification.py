@@ -56,8 +56,12 @@ def test_workers_are_equal_and_a_bias_without_influence_is_not_counted(monkeypat
     assert (len(forks), len(set(forks)), len(processes)) == (2, 1, 6)
 
 
-def test_loss_over_pairs_differs(capsys):
-    report = tfscale.verify(cases_scripts.pairs, cases_scripts.rows, num_replicas=(2,))
+def test_loss_over_pairs_is_equal_in_a_graph():
+    assert tfscale.verify(cases_scripts.pairs, cases_scripts.rows, num_replicas=(2,)).equal
+
+
+def test_loss_over_pairs_differs_eagerly(capsys):
+    report = tfscale.verify(cases_scripts.pairs_eagerly, cases_scripts.rows, num_replicas=(2,))
     assert not report.equal
     assert _verdicts(report, "tfscale, 2 replicas")["weights"] == "differs"
     [cause] = report.causes
