@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import tfscale
 
@@ -123,3 +126,69 @@ def fit_twice(num_replicas: int) -> list[list[np.ndarray]]:
         model.fit(x, x[:, :1], epochs=2, verbose=0, shuffle=False)
         runs.append(model.get_weights())
     return runs
+
+
+@tf.function
+def _in_a_function() -> tf.Tensor:
+    return tf.random.normal(())
+
+
+def _in_a_loop() -> tf.Tensor:
+    return tf.map_fn(lambda _: tf.random.normal(()), tf.zeros(2))
+
+
+DRAWING: dict[str, Callable[[Any], tf.Tensor]] = {
+    "keras.random without a seed": lambda generator: keras.random.normal(()),
+    "a generator that no layer holds": lambda generator: keras.random.normal((), seed=generator),
+    "tf.random": lambda generator: tf.random.normal(()),
+    "tf.random in a loop": lambda generator: _in_a_loop(),
+    "tf.random in a function": lambda generator: _in_a_function(),
+}
+
+
+class Drawing(keras.Sequential):
+    """Draws before its update and after it; in a loop, TensorFlow itself draws the same there with a seed."""
+
+    draw: Callable[[], tf.Tensor]
+    found: dict[str, list[float]]
+
+    def keep(self, where: str) -> None:
+        drawn = self.draw()
+        tf.numpy_function(lambda values: self.found[where].extend(np.ravel(values).tolist()), [drawn], [])
+
+    def train_step(self, data: Any) -> Any:
+        self.keep("before the update")
+        logs = super().train_step(data)
+        self.keep("after the update")
+        return logs
+
+
+def all_draws(seed: int | None = None) -> dict[tuple[str, str], list[float]]:
+    """What the steps of this process draw for themselves, by what they draw with, and where."""
+    if tfscale.resolve_cluster().num_workers == 1:
+        tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=6)
+    if seed is not None:
+        keras.utils.set_random_seed(seed)
+    with dp.scope():
+        generator = keras.random.SeedGenerator(3)
+        # A loop by hand that makes one finds it made.
+        keras.random.normal(())
+    found: dict[tuple[str, str], list[float]] = {}
+    for name, draw in DRAWING.items():
+        with dp.scope():
+            model = dp.prepare(Drawing([keras.Input((2,)), keras.layers.Dense(1)]), check="off")
+            model.compile("sgd", "mse")
+        drawn: dict[str, list[float]] = {where: [] for where in ("before the update", "after the update", "by hand")}
+        # Keras would wrap what it is given.
+        object.__setattr__(model, "found", drawn)
+        model.draw = functools.partial(draw, generator)
+        model.fit(np.ones((12, 2)), np.ones((12, 1)), batch_size=6, verbose=0)
+
+        @tf.function
+        def step(model: Drawing = model) -> None:
+            dp.strategy.run(model.keep, args=("by hand",))
+
+        step()
+        found |= {(name, where): values for where, values in drawn.items()}
+    return found

@@ -269,3 +269,142 @@ def later(outlier: int) -> tuple[str, int]:
     except tfscale.ParityError as error:
         return str(error), int(model.optimizer.iterations.numpy())
     return "", int(model.optimizer.iterations.numpy())
+
+
+class CentredRows(keras.layers.Layer):
+    """Each row without the mean of the rows it comes with."""
+
+    def call(self, inputs: Any) -> Any:
+        return inputs - tf.reduce_mean(inputs, axis=0)
+
+
+class PredictsRanks(keras.Sequential):
+    """A prediction that is made of those of all rows."""
+
+    def predict_step(self, data: Any) -> Any:
+        outputs = super().predict_step(data)
+        return {"score": outputs, "share": tf.nn.softmax(outputs, axis=0)}
+
+
+def predictions(build: str, run_eagerly: bool = False) -> dict[str, Any]:
+    """What a model whose rows meet predicts before anything else was done, beside the same on one device."""
+    models = {
+        "layer": lambda: keras.Sequential([keras.Input((8,)), keras.layers.Dense(2), CentredRows()]),
+        "step": lambda: PredictsRanks([keras.Input((8,)), keras.layers.Dense(2)]),
+        "neither": lambda: keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)]),
+    }
+    from tfscale.training.state import State
+
+    messages, dp = _Messages(), _data_parallel()
+    plain = models[build]()
+    # Twice: of the second call another number of rows is taken.
+    expected = [plain.predict(DATA["x"][:rows], batch_size=5, verbose=0) for rows in (9, 22)]
+    put_back, count = State.put_back, []
+
+    def counted(self: State) -> Any:
+        count.append(1)
+        return put_back(self)
+
+    State.put_back = counted  # type: ignore[method-assign]
+    with dp.scope():
+        model = dp.prepare(models[build]())
+        model.compile(run_eagerly=run_eagerly)
+    model.set_weights(plain.get_weights())
+    try:
+        found = [model.predict(DATA["x"][:rows], batch_size=5, verbose=0) for rows in (9, 22)]
+    except tfscale.ParityError as error:
+        return {"error": str(error)}
+    pairs = zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True)
+    gap = max(float(np.max(np.abs(own - one))) for own, one in pairs)
+    return {"gap": gap, "looks": len(count), "said": [each for each in messages.kept if "mixes the rows" in each]}
+
+
+class MixesPairs(ModuleLoss):
+    """Trains on each row together with another one, by an order that is drawn."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.seeds = keras.random.SeedGenerator(5)
+        self.how = how
+        if how == "layer":
+            self.mixing = keras.layers.MixUp(seed=6)
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        if self.how == "layer":
+            images = {"images": tf.reshape(x, (-1, 2, 2, 2)), "labels": y}
+            mixed = self.mixing(images, training=True)
+            return super().train_step((tf.reshape(mixed["images"], (-1, 8)), mixed["labels"]))
+        rows = tf.range(tf.shape(x)[0])
+        order = tf.random.shuffle(rows) if self.how == "state" else keras.random.shuffle(rows, seed=self.seeds)
+        return super().train_step((0.7 * x + 0.3 * tf.gather(x, order), 0.7 * y + 0.3 * tf.gather(y, order)))
+
+
+def mixed_pairs(how: str) -> dict[str, Any]:
+    """What is said of a step in which rows meet in an order that is drawn, and whether all copies stay equal."""
+    messages, dp = _Messages(), _data_parallel()
+    with dp.scope():
+        model = dp.prepare(MixesPairs(how))
+        model.compile(sgd())
+    try:
+        model.fit(**DATA, epochs=1, verbose=0, shuffle=False)
+    except tfscale.ParityError as error:
+        return {"error": str(error)}
+    local = dp.strategy.experimental_local_results
+    copies = [[np.asarray(copy) for copy in local(variable.value)] for variable in model.trainable_variables]
+    return {
+        "said": [each for each in messages.kept if "mixes the rows" in each],
+        "are equal": all(np.array_equal(copy, first) for first, *others in copies for copy in others),
+    }
+
+
+DRAWING = {
+    "gamma": lambda shape, seeds: keras.random.gamma(shape, 0.5, seed=seeds),
+    "beta": lambda shape, seeds: keras.random.beta(shape, 0.5, 0.5, seed=seeds),
+    "binomial": lambda shape, seeds: keras.random.binomial(shape, 5.0, 0.5, seed=seeds),
+    "poisson": lambda shape, seeds: tf.random.poisson(shape, 1.0),
+    "categorical": lambda shape, seeds: tf.cast(tf.random.categorical(tf.zeros((shape[0], 4)), 1), tf.float32),
+}
+
+
+def drawing_rows() -> dict[str, list[str]]:
+    """What is said of steps that draw a number for each row, by what they draw; they are looked at three times."""
+
+    class Drawing(ModuleLoss):
+        def __init__(self, draw: Any) -> None:
+            super().__init__()
+            self.seeds, self.draw = keras.random.SeedGenerator(5), draw
+
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            return super().train_step((x * self.draw((tf.shape(x)[0], 1), self.seeds), y))
+
+    messages, dp = _Messages(), _data_parallel()
+    found = {}
+    for name, draw in DRAWING.items():
+        messages.kept.clear()
+        with dp.scope():
+            model = dp.prepare(Drawing(draw))
+            model.compile(sgd(learning_rate=1e-3))
+        model.fit(**DATA, epochs=2, verbose=0, shuffle=False)
+        found[name] = [each for each in messages.kept if "the first step" in each]
+    return found
+
+
+def drawing_eagerly() -> list[str]:
+    """What is said of an eager step with dropout, which is looked at no more after the first time."""
+
+    class Dropping(ModuleLoss):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout = keras.layers.Dropout(0.5)
+
+        def call(self, inputs: Any) -> Any:
+            return self.out(self.dropout(self.hidden(inputs), training=True))
+
+    messages, dp = _Messages(), _data_parallel()
+    with dp.scope():
+        model = dp.prepare(Dropping())
+        model.compile(sgd(), run_eagerly=True)
+    model.fit(**DATA, epochs=2, verbose=0, shuffle=False)
+    return [each for each in messages.kept if "could not be checked" in each]

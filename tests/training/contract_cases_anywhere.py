@@ -59,11 +59,12 @@ def own_step(
     build: Callable[[], keras.Model],
     optimizer: Callable[[], Any] = lambda: sgd(learning_rate=0.05),
     data: Mapping[str, Any] = DATA,
+    **compiled: Any,
 ) -> Case:
     def run(dp: Any) -> Outcome:
         with dp.scope():
             model = dp.prepare(build())
-            model.compile(optimizer())
+            model.compile(optimizer(), **compiled)
         return observe_fit(model, data)
 
     return Case(run)
@@ -779,6 +780,53 @@ class LogsKernel(ModuleLoss):
         return {**logs, "kernel_of_all": self.kernel.result()}
 
 
+class AsksForNumbers(ModuleLoss):
+    """What only an eager step can do, in a layer's call and between tape and optimizer."""
+
+    def call(self, inputs: Any) -> Any:
+        hidden = self.hidden(inputs)
+        return self.out(hidden if np.all(np.isfinite(hidden.numpy())) else tf.zeros_like(hidden))
+
+    def changed(self, gradients: Any) -> Any:
+        return gradients if float(gradients[0].numpy().min()) < 1e9 else [0.0 * each for each in gradients]
+
+
+class LossOfAttribute(OwnStep):
+    """The loss is asked once more when an optimizer has been applied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss_fn = keras.losses.MeanSquaredError()
+        self.afterwards = keras.metrics.Mean(name="afterwards")
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return self.loss_fn(y, y_pred)
+
+    def train_step(self, data: Any) -> Any:
+        logs = super().train_step(data)
+        self.afterwards.update_state(self.loss_fn(data[1], self(data[0])))
+        return {**logs, "loss_afterwards": self.afterwards.result()}
+
+
+class Asking(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.out = layers.Dense(4, activation="tanh"), layers.Dense(2)
+
+    def call(self, inputs: Any) -> Any:
+        return self.out(self.hidden(inputs) * float(np.isfinite(inputs.numpy()).all()))
+
+
+def _asking_in_a_call(dp: Any) -> Outcome:
+    """With Keras's own step, of which nothing can be built from shapes."""
+    with dp.scope():
+        model = dp.prepare(Asking())
+        model.compile(adam(), "mse", metrics=["mae"], run_eagerly=True)
+    outcome = observe_fit(model, {**FEWER, "validation_data": (X[:31], TARGETS[:31])})
+    outcome["predict"] = [model.predict(X[:31], batch_size=GLOBAL_BATCH, verbose=0)]
+    return outcome
+
+
 CASES: dict[str, Case] = {
     "loss of a module, in a step": own_step(ModuleLoss),
     "losses in a dict and a list, in a step": own_step(KeptLosses),
@@ -829,6 +877,25 @@ CASES: dict[str, Case] = {
     "one dict of data": Case(_dictionary),
     "loop by hand, outside of the scope": Case(_loop_by_hand),
     "loop of TensorFlow's tutorial": Case(_distributed_loop),
+}
+
+CASES |= {
+    f"{name}, run_eagerly": own_step(build, optimizer, FEWER, run_eagerly=True)
+    for name, (build, optimizer) in {
+        "numbers asked for in a step": (AsksForNumbers, lambda: adam(learning_rate=0.05)),
+        "losses of attributes": (LossOfAttribute, lambda: sgd(learning_rate=0.05)),
+        "loss vector given to the tape": (LossVector, lambda: sgd(learning_rate=0.002)),
+        "gradients clipped by hand": (ClippedAfterTape, lambda: sgd(learning_rate=0.05)),
+        "optimizer in a dict": (OptimizerInDict, lambda: sgd(learning_rate=0.05)),
+        "layer that only the step uses": (HeadOfStep, lambda: sgd(learning_rate=0.05)),
+        "log computed of a metric's result": (PerCent, lambda: sgd(learning_rate=0.05)),
+        "values of tensors for what a step makes": (MadeOfTensors, lambda: keras.optimizers.Nadam(0.01)),
+    }.items()
+} | {
+    "numbers asked for in a call, run_eagerly": Case(_asking_in_a_call),
+    "losses of layers, run_eagerly": _compiled(
+        _regularized, optimizer=sgd, loss=lambda: "mse", run_eagerly=lambda: True
+    ),
 }
 
 # They mix the rows of a batch: in a graph their layers are divided, and nothing else; eagerly each is refused before

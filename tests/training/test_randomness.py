@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests.processes import run_case, run_workers
 from tests.training.together import Failure, run_together
 
 CASES = "tests.training.cases_randomness"
@@ -86,3 +87,18 @@ def test_streams_survive_save_and_load(replicated):
     np.testing.assert_array_equal(found["from state"], found["second"])
     for name in ("first", "second"):
         assert len(np.unique(found[name].reshape(NUM_REPLICAS, -1), axis=0)) == NUM_REPLICAS
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_no_number_is_drawn_twice(seed):
+    for where, drawn in run_case(f"{CASES}:all_draws", args=(seed,)).items():
+        # On 3 replicas; in each of 2 steps of `fit`.
+        assert len(drawn) >= (3 if "by hand" in where else 3 * 2), where
+        assert len(set(drawn)) == len(drawn), where
+
+
+def test_workers_draw_different_numbers():
+    first, second = run_workers(f"{CASES}:all_draws", num_workers=2, args=(7,))
+    assert first.keys() == second.keys()
+    for where, drawn in first.items():
+        assert len({*drawn, *second[where]}) == len(drawn) + len(second[where]), where

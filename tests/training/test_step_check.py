@@ -90,3 +90,50 @@ def test_a_branch_that_is_taken_later_is_found_at_the_next_look(outlier, updates
     assert "sum_gradients" in message
     assert message.endswith("is not that of one replica.")
     assert made == updates
+
+
+@pytest.mark.parametrize("build", ["layer", "step"])
+def test_predictions_are_looked_at_too(build):
+    found = run_case(f"{CASES}:predictions", args=(build,))
+    assert found["gap"] < 1e-6
+    assert len(found["said"]) == 1
+    assert "the first prediction of model" in found["said"][0]
+
+
+def test_predictions_that_cannot_be_divided_are_refused():
+    message = run_case(f"{CASES}:predictions", args=("layer", True))["error"]
+    assert message.startswith("The first prediction of model")
+    assert "Received:\n  prediction 'outputs': " in message
+    assert "gather_rows" in message
+
+
+def test_predictions_of_keras_own_layers_are_not_looked_at():
+    assert run_case(f"{CASES}:predictions", args=("neither",)) == {
+        "gap": pytest.approx(0.0, abs=1e-6),
+        "looks": 0,
+        "said": [],
+    }
+
+
+@pytest.mark.parametrize("how", ["layer", "seeds"])
+def test_rows_that_meet_in_an_order_that_is_drawn_are_given_to_all_replicas(how):
+    found = run_case(f"{CASES}:mixed_pairs", args=(how,))
+    assert len(found["said"]) == 1
+    assert found["are equal"]
+
+
+def test_an_order_that_every_replica_would_draw_for_itself_is_refused():
+    message = run_case(f"{CASES}:mixed_pairs", args=("state",))["error"]
+    assert "is not that of one replica" in message
+    assert "keras.random.SeedGenerator" in message.splitlines()[-1]
+
+
+def test_numbers_that_are_drawn_for_each_row_are_no_difference():
+    found = run_case(f"{CASES}:drawing_rows")
+    assert len(found) == 5
+    assert not any(found.values())
+
+
+def test_what_is_drawn_eagerly_is_said_and_trained():
+    (said,) = run_case(f"{CASES}:drawing_eagerly")
+    assert "it draws random numbers, and runs eagerly" in said

@@ -26,6 +26,10 @@ from tfscale.training.share import Share, current_share, in_share
 from tfscale.training.silence import DRAWS_FROM_STATE
 
 
+class DrawsBesideError(ModelError):
+    """A step on all rows draws random numbers between the calls of its layers."""
+
+
 class _Whole(threading.local):
     """The step that this thread traces or runs on all rows."""
 
@@ -54,7 +58,7 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
         alone: That of a replica that holds all rows.
 
     Raises:
-        ModelError: When the step draws random numbers between the calls, which would not be the same on all replicas.
+        DrawsBesideError: When the step draws random numbers between the calls that every replica would draw for itself.
     """
     for layer in _tf_private.flat_layers(model):
         own = type(layer).call.__get__(layer)
@@ -82,12 +86,11 @@ def _refuse_draws(strategy: tf.distribute.Strategy, first: int) -> None:
             continue
         for each in (op, *(inner for body in walk.bodies(op, Frame(graph)) for inner, *_ in walk.operations(body))):
             if each.type in DRAWS_FROM_STATE:
-                raise ModelError(
-                    "A step that mixes the rows of a batch may not draw random numbers of its own beside it: they "
-                    "would be others on every replica.\n"
-                    f"Received: {each.name!r} of type {each.type}, outside of the calls of its layers. Draw by "
-                    "keras.random with a keras.random.SeedGenerator, or in a layer; or write tfscale.gather_rows(...) "
-                    "around what is mixed."
+                raise DrawsBesideError(
+                    "Nor can every replica compute the step on all rows: it draws random numbers between the calls of "
+                    f"its layers ({each.name!r} of type {each.type}), which would be others on every replica. With "
+                    "keras.random and a keras.random.SeedGenerator of the model's own they are the same on all, and it "
+                    "trains as it stands."
                 )
 
 

@@ -15,13 +15,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.training import _fit_private
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.assignments import assigned_apart
 from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.training.made import made_under
 from tfscale.training.own_share import make_lone_share
+from tfscale.training.randomness import draw_as_first_here, seed_generators
 from tfscale.training.share import in_share
 from tfscale.training.silence import silenced
 from tfscale.training.state import State
@@ -39,6 +39,7 @@ class Steps:
         logs_of: Makes logs of what `divided` returned on one replica.
         eager: Whether the model is run eagerly.
         is_own: Whether the user's class defines the step.
+        tells: What its logs are: `"log"` or `"prediction"`.
     """
 
     divided: Callable[[ReplicaBatch], Any]
@@ -46,6 +47,7 @@ class Steps:
     logs_of: Callable[[Any], dict[str, Any]]
     eager: bool = False
     is_own: bool = False
+    tells: str = "log"
 
 
 @dataclasses.dataclass
@@ -130,21 +132,23 @@ class TwoRuns:
             copies = self._strategy.experimental_local_results(variable)
             if any(id(copy.handle) in handles for copy in copies):
                 self._state.add([variable])
-        call = silenced(concrete)
+        states = [generator.state.value for generator in seed_generators(self._strategy)]
+        call = silenced(
+            concrete, [copy for state in states for copy in self._strategy.experimental_local_results(state)]
+        )
         return (traced if call is concrete else call), layout
 
     def _divided(self, parts: list[ReplicaBatch], layout: list[Any]) -> list[Any]:
         for part in parts:
             mark_rows(part)
         layouts: dict[int, Any] = {}
-        seeds = _fit_private.global_seed_generator()
 
         def on_replica() -> list[Any]:
-            _fit_private.use_global_seed_generator(seeds)
             index = replica_id() - self._replicas.first
             recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
             with at_once(), without_xla(), meeting_terms(self._terms, recorder):
                 outputs = self._steps.divided(parts[index])
+                recorder.finish()
             flat, layouts[index] = _flatten(outputs, recorder)
             return flat
 
@@ -160,6 +164,8 @@ class TwoRuns:
 
     def _alone(self, rows: Any, layout: list[Any]) -> list[Any]:
         recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
+        if not self._steps.eager:
+            draw_as_first_here(self._strategy)
         count = tf.constant(1, tf.int64)
         context = tf.distribute.ReplicaContext(self._strategy, 0)
         device = tf.device(self._strategy.extended.worker_devices[0])

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from tfscale.training import _fit_private
 from tfscale.training.all_reduce import all_gather, replica_id
 from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import (
@@ -185,12 +184,16 @@ class StepRunner:
         results = tf.cond(steps > 1, others, lambda: tf.nest.flatten(outputs))
         return tf.nest.pack_sequence_as(outputs, results)
 
-    def predict_function(self, predict: Callable[[ReplicaBatch], Any]) -> Callable[[Sequence[Any]], Any]:
+    def predict_function(
+        self, predict: Callable[[ReplicaBatch], Any], look: Look | None = None
+    ) -> Callable[[Sequence[Any]], Any]:
         """A Keras predict function: takes a list of batches, returns the predictions of all their rows in order.
 
         Args:
             predict: What each replica does: returns the predictions of its rows.
+            look: As for `logging_function`.
         """
+        looks = _Looks(look)
         several_workers = self._replicas.here < self._replicas.total
 
         @tf.autograph.experimental.do_not_convert
@@ -211,18 +214,22 @@ class StepRunner:
         if not self._model.run_eagerly:
             one_step = tf.function(one_step, reduce_retracing=True)
 
+        def looked_at(batch: Any) -> Any:
+            batch = _as_tensors(batch)
+            if looks.are_due():
+                looks(batch)
+            return one_step(batch)
+
         def function(batches: Sequence[Any]) -> Any:
-            results = [one_step(_as_tensors(batch)) for batch in batches]
+            results = [looked_at(batch) for batch in batches]
             return tf.nest.map_structure(lambda *values: _concat(values), *results)
 
         return function
 
     def _run(self, replica_step: Callable[[ReplicaBatch], Any], batch: Any) -> Any:
         """Runs a step on every replica with its rows of `batch`: a global batch, or one that was split before."""
-        seeds = _fit_private.global_seed_generator()
 
         def on_replica(own: Any) -> Any:
-            _fit_private.use_global_seed_generator(seeds)
             return on_own_rows(replica_step, own)
 
         if not _is_split(batch):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -166,13 +167,38 @@ def _track_output_loss(tracker: keras.metrics.Mean, value: tf.Tensor, sample_wei
     type(tracker).update_state(tracker, value, sample_weight=sample_weight)
 
 
+# How many replicas are in a step of a model, and the losses that were taken out of it for that long.
+_IN_STEP: weakref.WeakKeyDictionary[keras.Model, tuple[int, dict[tuple[Any, str], keras.losses.Loss]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
 @contextlib.contextmanager
 def global_loss_attributes(model: keras.Model) -> Iterator[None]:
     """Makes the loss objects that a user's class holds as attributes obey the convention while its step is traced.
 
-    A step of the user's own may call `self.loss_fn(y, y_pred)`, which Keras divides by the number of replicas.
+    A step of the user's own may call `self.loss_fn(y, y_pred)`, which Keras divides by the number of replicas. Replicas
+    take turns in the middle of an eager step: the first one to come puts them in, and the last to go takes them out.
     """
-    own = {
+    count, own = _IN_STEP.get(model, (0, {}))
+    if not count:
+        own = _loss_attributes(model)
+        for (layer, name), loss in own.items():
+            setattr(layer, name, GlobalLoss(loss))
+    _IN_STEP[model] = count + 1, own
+    try:
+        yield
+    finally:
+        left = _IN_STEP[model][0] - 1
+        _IN_STEP[model] = left, own
+        if not left:
+            del _IN_STEP[model]
+            for (layer, name), loss in own.items():
+                setattr(layer, name, loss)
+
+
+def _loss_attributes(model: keras.Model) -> dict[tuple[Any, str], keras.losses.Loss]:
+    return {
         (layer, name): value
         for layer in _tf_private.flat_layers(model)
         for name, value in vars(layer).items()
@@ -181,10 +207,3 @@ def global_loss_attributes(model: keras.Model) -> Iterator[None]:
         # A value per example is as it is; whatever the step makes of it is met where it ends.
         and value.reduction not in ("none", None)
     }
-    try:
-        for (layer, name), loss in own.items():
-            setattr(layer, name, GlobalLoss(loss))
-        yield
-    finally:
-        for (layer, name), loss in own.items():
-            setattr(layer, name, loss)

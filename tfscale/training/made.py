@@ -1,4 +1,4 @@
-"""Which optimizers and metrics were made under the scope of a strategy?
+"""Which optimizers, metrics and generators of random numbers were made under the scope of a strategy?
 
 Whatever holds them: they are noted when they make their first variable.
 """
@@ -20,6 +20,7 @@ class Made:
     def __init__(self) -> None:
         self._optimizers: list[weakref.ref[keras.optimizers.Optimizer]] = []
         self._metrics: list[weakref.ref[keras.metrics.Metric]] = []
+        self._seed_generators: list[weakref.ref[keras.random.SeedGenerator]] = []
         self._variables: list[weakref.ref[Any]] = []
 
     def note(self, variable: Any = None) -> None:
@@ -30,6 +31,8 @@ class Made:
             _add(self._optimizers, optimizer)
         for metric in callers(keras.metrics.Metric)[:1]:
             _add(self._metrics, metric)
+        for generator in callers(keras.random.SeedGenerator)[:1]:
+            _add(self._seed_generators, generator)
 
     @property
     def variables(self) -> list[Any]:
@@ -51,6 +54,11 @@ class Made:
     def metrics(self) -> list[keras.metrics.Metric]:
         """All of them."""
         return [metric for metric in (each() for each in self._metrics) if metric is not None]
+
+    @property
+    def seed_generators(self) -> list[keras.random.SeedGenerator]:
+        """All of them."""
+        return [generator for generator in (each() for each in self._seed_generators) if generator is not None]
 
 
 def _add(references: list[weakref.ref[Any]], one: Any) -> None:

@@ -18,7 +18,7 @@ from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.inputs import ReplicaBatch, has_rows, own_rows, take_rows, with_stand_in
 from tfscale.training.own_share import make_lone_share, part_of
-from tfscale.training.randomness import micro_step_seed
+from tfscale.training.randomness import micro_step_seed, separate_generators
 from tfscale.training.share import Denominators, Share, in_share
 from tfscale.training.sparse import is_same_for_every_batch
 from tfscale.training.terms import counting_anew
@@ -258,7 +258,7 @@ class StepState:
 
     def __init__(self, model: keras.Model, statistics: Sequence[keras.Variable]):
         self._statistics = list(statistics)
-        self._seeds = [generator.state for generator in _tf_private.seed_generators(model)]
+        self._seeds = [generator.state for generator in separate_generators(model)]
         self._before = [tf.convert_to_tensor(each.value) for each in (*self._statistics, *self._seeds)]
         self._after_first: list[tf.Tensor] = []
 

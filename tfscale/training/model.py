@@ -19,7 +19,7 @@ from tfscale.errors import CommunicationError, ModelError
 from tfscale.training import _fit_private, _tf_private, metrics, step
 from tfscale.training.added_losses import meet_added_losses
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
-from tfscale.training.building import build_for
+from tfscale.training.building import RowsRehearsal, build_for
 from tfscale.training.call_arguments import CallArguments
 from tfscale.training.call_data import suit_batch, use_views
 from tfscale.training.callbacks.chief_only import warn_of_writers
@@ -38,13 +38,14 @@ from tfscale.training.data.distribution import (
 from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.failures import failing_together
 from tfscale.training.first_step import Steps
-from tfscale.training.functions import ReplicaSteps, StepRunner
+from tfscale.training.functions import Look, ReplicaSteps, StepRunner
 from tfscale.training.losses import make_losses_global
 from tfscale.training.made import made_under
 from tfscale.training.metrics import meet_updates
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.optimizers import reduce_gradients_once
 from tfscale.training.plain_step import has_own_step, keras_step
+from tfscale.training.predictions import forms_of_predictions, predict_step
 from tfscale.training.randomness import separate_random_streams
 from tfscale.training.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
 from tfscale.training.sending import Sending, choose_sending, send_gradients
@@ -57,6 +58,7 @@ from tfscale.training.updaters import held_optimizers, innermost, updating
 from tfscale.training.vouching import check_mode, is_checked, look_key
 from tfscale.training.xla import would_compile
 
+_FIRSTS = {"train_step": "first step", "test_step": "first step of an evaluation", "predict_step": "first prediction"}
 # What TensorFlow says of an optimizer that was made outside of the scope, and that no attribute leads to.
 _TWO_STRATEGIES = ("Mixing different tf.distribute.Strategy objects", "Must not nest tf.distribute.Strategy scopes")
 
@@ -160,7 +162,7 @@ class PreparedModel:
         self._sending = options.sending
         self._runner = StepRunner(model, strategy, self._calls)
         self._check = options.check
-        self._terms = {name: Terms() for name in ("train_step", "test_step")}
+        self._terms = {name: Terms() for name in _FIRSTS}
         self._looked_at: dict[str, Any] = {}
         self._data_spec: Any = None
         self._input_spec: Any = None
@@ -186,30 +188,28 @@ class PreparedModel:
         # Keras has its training data by now; what comes next is evaluation data.
         forget_expected_batch(self._strategy)
         if self._model.train_function is None or force:
-            self._adapt("train_step")
+            look = self._adapt("train_step")
             division = self._micro_batch.divide(self._model, self._data_spec)
             default = functools.partial(step.train_step, division=division)
             steps = self._steps("train_step", default, step.own_train_step, self._batch_norm)
-            self._model.train_function = self._runner.logging_function(steps, self._look("train_step"))
+            self._model.train_function = self._runner.logging_function(steps, look)
         return self._model.train_function
 
     def make_test_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_test_function`."""
         if self._model.test_function is None or force:
-            self._adapt("test_step")
+            look = self._adapt("test_step")
             division = self._micro_batch.divide(self._model)
             steps = self._steps("test_step", functools.partial(step.test_step, division=division), step.own_test_step)
-            self._model.test_function = self._runner.logging_function(steps, self._look("test_step"))
+            self._model.test_function = self._runner.logging_function(steps, look)
         return self._model.test_function
 
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_predict_function`."""
         if self._model.predict_function is None or force:
-            self._adapt("predict_step")
-            # A model whose layers mix rows does so here, too.
-            divides = next((terms.divides for terms in self._terms.values() if terms.divides), None)
-            predict = functools.partial(step.predict_step, self._model, divides=divides)
-            self._model.predict_function = self._runner.predict_function(predict)
+            look = self._adapt("predict_step")
+            predict = functools.partial(predict_step, self._model, terms=self._terms["predict_step"])
+            self._model.predict_function = self._runner.predict_function(predict, look)
         return self._model.predict_function
 
     def build(self, iterator: Any = None, data_batch: Any = None) -> None:
@@ -264,15 +264,22 @@ class PreparedModel:
             afterwards=functools.partial(step.send_states, self._model),
         )
 
-    def _adapt(self, name: str) -> None:
-        """Makes every part of the compiled model exact for the step `name`. Cheap next to tracing it."""
-        model = self._model
+    def _adapt(self, name: str) -> Look | None:
+        """Makes every part of the compiled model exact for the step `name`; returns what looks at its batches."""
+        model, terms = self._model, self._terms[name]
         refuse_stateful_layers(model, self._strategy.num_replicas_in_sync)
-        build_for(model, self._strategy, name, self._data_spec, self._terms.get(name, Terms()))
+        is_built = build_for(model, self._strategy, name, self._data_spec, terms)
+        if is_built or not model.run_eagerly:
+            return self._hook(name)
+        return RowsRehearsal(model, self._strategy, name, terms, lambda: self._hook(name))
+
+    def _hook(self, name: str) -> Look | None:
+        """As `_adapt`, of what has been built. Cheap next to tracing the step."""
+        model = self._model
         set_batch_norm(model, self._batch_norm)
         # Once more, for layers that were made when the model was built.
         scale_batch_norm(model, self._batch_ratio)
-        separate_random_streams(model)
+        separate_random_streams(self._strategy, model)
         # Whoever's variables they update: in a step of this model they are met all the same.
         made = made_under(self._strategy).optimizers
         own = {id(each): each for each in (*held_optimizers(model), *updating(model, made))}
@@ -286,20 +293,24 @@ class PreparedModel:
             make_losses_global(model)
         meet_added_losses(model)
         meet_updates(metrics.metrics_of(model))
+        return self._look(name)
 
     def _look(self, name: str) -> StepCheck | None:
         """What looks at the first step of a kind; None where there is nothing to be found."""
         model = self._model
-        if self._strategy.num_replicas_in_sync == 1 or not is_checked(model, self._check):
+        if self._strategy.num_replicas_in_sync == 1:
+            return None
+        if not is_checked(model, self._check, predicts=name == "predict_step"):
             return None
         if self._looked_at.get(name) == (key := look_key(model)):
             return None
         self._looked_at[name] = key
-        what = "first step" if name == "train_step" else "first step of an evaluation"
-        return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), self._check, what)
+        return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), self._check, _FIRSTS[name])
 
     def _both_forms(self, name: str) -> Steps:
         """The step `name` as it is run, and as on one replica."""
+        if name == "predict_step":
+            return forms_of_predictions(self._model, self._terms[name])
         if name == "train_step":
             default = functools.partial(step.train_step, division=None)
             steps = self._steps(name, default, step.own_train_step, self._batch_norm)

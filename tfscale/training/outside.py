@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableSequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +14,9 @@ from tfscale.training.made import made_under
 
 
 @contextlib.contextmanager
-def making_variables_outside(strategy: tf.distribute.Strategy) -> Iterator[None]:
+def making_variables_outside(
+    strategy: tf.distribute.Strategy, begins: MutableSequence[tuple[tf.Variable, tf.Tensor]] | None = None
+) -> Iterator[None]:
     """Makes all variables that this thread asks for meanwhile outside of the graph that it traces, with their values.
 
     In the graph only TensorFlow's own function could give them their values, and not for replicas. Another thread is
@@ -22,6 +24,7 @@ def making_variables_outside(strategy: tf.distribute.Strategy) -> Iterator[None]
 
     Args:
         strategy: Under whose scope they are made.
+        begins: To which every copy of what was made is added, with the value that it was made with.
     """
 
     def make(arguments: dict[str, Any]) -> tf.Variable:
@@ -29,7 +32,11 @@ def making_variables_outside(strategy: tf.distribute.Strategy) -> Iterator[None]
         if tf.is_symbolic_tensor(value):
             arguments = {**arguments, "initial_value": value_outside(value)}
         with strategy.scope():
-            return tf.Variable(**arguments)
+            variable = tf.Variable(**arguments)
+        if begins is not None:
+            copies = strategy.experimental_local_results(variable)
+            begins.extend((copy, tf.identity(copy.read_value())) for copy in copies)
+        return variable
 
     with ThreadPoolExecutor(1) as outside:
 

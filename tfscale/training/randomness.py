@@ -7,15 +7,19 @@ and to load, and the replica's number is mixed into each seed as it is drawn. Re
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfscale.training import _tf_private
+from tfscale.training import _fit_private, _tf_private
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.divided_calls import divides_calls
+from tfscale.training.inputs import local_replicas
+from tfscale.training.made import made_under
 from tfscale.training.share import num_replicas
 
 # The odd integer nearest to 2^32 / golden ratio: multiples of it stay far apart modulo 2^32 (Knuth, TAOCP 6.4).
@@ -55,10 +59,80 @@ def micro_step_seed(seed: tf.Tensor, index: Any) -> tf.Tensor:
     return tf.stack([tf.cast(first, seed.dtype), seed[1]])
 
 
-def separate_random_streams(model: keras.Model) -> None:
-    """Makes every seed generator of `model` draw an independent stream on every replica. Idempotent."""
-    for generator in _tf_private.seed_generators(model):
+def seed_generators(strategy: tf.distribute.Strategy, model: keras.Model | None = None) -> list[Any]:
+    """What steps draw from: Keras's generators that `strategy` or `model` know, and the one without a seed."""
+    general = _fit_private.global_seed_generator()
+    found = [] if model is None else _tf_private.seed_generators(model)
+    found += [*made_under(strategy).seed_generators, *([] if general is None else [general])]
+    return list({id(generator): generator for generator in found}.values())
+
+
+def separate_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
+    """Those of `seed_generators` of which every replica has a copy of the state."""
+    extended = model.distribute_strategy.extended
+    found = seed_generators(model.distribute_strategy, model)
+    return [generator for generator in found if extended.variable_created_in_scope(generator.state.value)]
+
+
+def separate_random_streams(strategy: tf.distribute.Strategy, model: keras.Model | None = None) -> None:
+    """Makes every seed generator draw an independent stream on every replica, whatever holds it. Idempotent.
+
+    Args:
+        strategy: Whose replicas they are.
+        model: Whose layers may hold some that were made elsewhere.
+    """
+    for generator in seed_generators(strategy, model):
         generator.next = functools.partial(_next_of_replica, generator)
+
+
+@contextlib.contextmanager
+def seeds_of_replicas(fn: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Lets `fn`, run on replicas, draw on each of them by itself, where Keras or TensorFlow have a seed for all.
+
+    `keras.random` without a generator keeps one for each thread, and replicas are traced by threads of their own.
+    `tf.random` gives an operation the seed of its graph and its own number there: in a loop or a function inside of
+    `fn` all replicas, and in `fn` itself all workers, would draw the same numbers after `tf.random.set_seed`.
+
+    Yields:
+        What is to be run in its place.
+    """
+    general, graph = _fit_private.global_seed_generator(), tf.compat.v1.get_default_graph()
+    seed = None if tf.executing_eagerly() else graph.seed
+
+    def on_replica(*args: Any, **kwargs: Any) -> Any:
+        _fit_private.use_global_seed_generator(general)
+        if seed is None:
+            return fn(*args, **kwargs)
+        context, own = tf.distribute.get_replica_context(), _graph_seed(seed, replica_id())
+
+        def merge_call(*others: Any, **options: Any) -> Any:
+            # Meanwhile it is the turn of the other replicas.
+            result = type(context).merge_call(context, *others, **options)
+            graph.seed = own
+            return result
+
+        context.merge_call, graph.seed = merge_call, own
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            del context.merge_call
+
+    try:
+        yield on_replica
+    finally:
+        if seed is not None:
+            graph.seed = seed
+
+
+def draw_as_first_here(strategy: tf.distribute.Strategy) -> None:
+    """Has what is traced in this graph draw as this worker's first replica: functions in it are taken for that one."""
+    graph = tf.compat.v1.get_default_graph()
+    if graph.seed is not None:
+        graph.seed = _graph_seed(graph.seed, local_replicas(strategy).first)
+
+
+def _graph_seed(seed: int, replica: int) -> int:
+    return (seed + replica * _STRIDE) % _WORD if replica else seed
 
 
 def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:

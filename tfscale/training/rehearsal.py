@@ -1,7 +1,8 @@
 """What does a step make that is not there yet?
 
 A step of the user's own makes layers, optimizers' slots and metrics as it goes, where Keras's own builds them before.
-It is traced once as on one device, and never run: afterwards everything exists, on all replicas.
+It is traced once as on one device, and never run: afterwards everything exists, on all replicas. What cannot be traced,
+as it asks for numbers (`loss.numpy()`), is run once, and its state is put back.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.training.double_buffer import at_once
+from tfscale.training.made import made_under
 from tfscale.training.outside import making_variables_outside
 from tfscale.training.own_share import make_lone_share
+from tfscale.training.randomness import draw_as_first_here
 from tfscale.training.share import in_share
+from tfscale.training.state import State
 
 
 def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_spec: Any) -> None:
@@ -31,6 +36,7 @@ def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_
         filled: list[Any] = [None] * len(leaves)
         for index, value in zip(present, values, strict=True):
             filled[index] = value
+        draw_as_first_here(strategy)
         # As one replica that computes everything by itself: nothing is exchanged, not even in what is never run.
         lone = in_share(make_lone_share(tf.constant(1)))
         with making_variables_outside(strategy), tf.distribute.ReplicaContext(strategy, 0), lone:
@@ -38,3 +44,24 @@ def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_
 
     with strategy.scope():
         tf.function(alone, autograph=False).get_concrete_function(*(leaves[index] for index in present))
+
+
+def rehearse_eagerly(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], rows: Any) -> None:
+    """Runs `step` on some rows, so that whatever it makes is made under the scope of `strategy`, and changes nothing.
+
+    Args:
+        strategy: Where variables are made.
+        step: Takes a batch.
+        rows: A batch.
+    """
+    state, begins = State(strategy), list[tuple[tf.Variable, tf.Tensor]]()
+    state.add(made_under(strategy).variables)
+    device = tf.device(strategy.extended.worker_devices[0])
+    lone = in_share(make_lone_share(tf.constant(1, tf.int64)))
+    context = tf.distribute.ReplicaContext(strategy, 0)
+    try:
+        with state.put_back(), making_variables_outside(strategy, begins), context, device, lone, at_once():
+            step(rows)
+    finally:
+        for copy, value in begins:
+            copy.assign(value)

@@ -1,77 +1,119 @@
 """How does a traced step run twice with the same numbers, though it draws random ones?
 
-Every operation that draws is replaced in a copy of the graph by one that fills its output with one constant: dropout
-keeps all, noise is the same in each row, wherever in the program it is drawn. So rows can be compared that a replica
-draws for itself with those that one device draws for all.
+In a copy of the graph every operation that draws is replaced by one that gives the same for each row, wherever in the
+program it is drawn: dropout keeps all, noise is a constant. So rows for which a replica draws by itself can be compared
+with those for which one device draws. An order that is drawn becomes another one, always the same: rows meet in it.
+What is drawn with seeds that are written down is left: it is the same on every replica, and another one for all rows.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 import tensorflow as tf
 
 from tfscale.training import _graph_private
 
-
-class _Draw(NamedTuple):
-    """How an operation that draws is replaced."""
-
-    shape: int
-    """Which of its inputs is the shape."""
-    value: float | int
-    """What it is filled with; with an integer, the input of this place."""
-
-
 # A name is not given twice.
 _COUNT = itertools.count()
 # In the middle of what they draw, and not zero, so that whatever is multiplied by it is still seen.
-_UNIFORM, _NORMAL = 0.5, 0.25
-_DRAWS = {
-    "RandomUniform": _Draw(0, _UNIFORM),
-    "RandomStandardNormal": _Draw(0, _NORMAL),
-    "TruncatedNormal": _Draw(0, _NORMAL),
-    "RandomUniformInt": _Draw(0, 1),
-    "StatelessRandomUniform": _Draw(0, _UNIFORM),
-    "StatelessRandomNormal": _Draw(0, _NORMAL),
-    "StatelessTruncatedNormal": _Draw(0, _NORMAL),
-    "StatelessRandomUniformInt": _Draw(0, 2),
-    "StatelessRandomUniformV2": _Draw(0, _UNIFORM),
-    "StatelessRandomNormalV2": _Draw(0, _NORMAL),
-    "StatelessTruncatedNormalV2": _Draw(0, _NORMAL),
-    "StatelessRandomUniformIntV2": _Draw(0, 4),
-    "StatefulUniform": _Draw(2, _UNIFORM),
-    "StatefulStandardNormalV2": _Draw(2, _NORMAL),
-    "StatefulTruncatedNormal": _Draw(2, _NORMAL),
-    "StatefulUniformInt": _Draw(2, 3),
+_UNIFORM, _NORMAL, _INTEGER = 0.5, 0.25, 1
+# Multiples of it, less their integers, are in no order.
+_GOLDEN = 0.6180339887498949
+_Silent = Callable[..., tf.Tensor]
+
+
+def _filled(value: float, shape: int = 0) -> _Silent:
+    """With the shape in this place of the inputs."""
+    return lambda dtype, *given: tf.fill(given[shape], tf.cast(value, dtype))
+
+
+def _least(shape: int, least: int) -> _Silent:
+    return lambda dtype, *given: tf.cast(tf.fill(given[shape], given[least]), dtype)
+
+
+def _spread(shape: int, mean: int) -> _Silent:
+    """The mean of what is drawn; the shape is that of the output."""
+    return lambda dtype, *given: tf.cast(tf.broadcast_to(given[mean], given[shape]), dtype)
+
+
+def _repeated(dtype: tf.DType, shape: Any, mean: Any, *_: Any) -> tf.Tensor:
+    """The mean of what is drawn; the shape is that of the draws for each mean."""
+    whole = tf.concat([shape, tf.shape(mean, out_type=shape.dtype)], 0)
+    return tf.cast(tf.broadcast_to(mean, whole), dtype)
+
+
+def _likeliest(dtype: tf.DType, logits: Any, count: Any, *_: Any) -> tf.Tensor:
+    best = tf.argmax(logits, axis=-1, output_type=dtype)[:, None]
+    return tf.repeat(best, count, axis=1)
+
+
+# Outputs are called `output`.
+_DRAWS: Mapping[str, _Silent] = {
+    "RandomUniform": _filled(_UNIFORM),
+    "RandomStandardNormal": _filled(_NORMAL),
+    "TruncatedNormal": _filled(_NORMAL),
+    "RandomUniformInt": _least(0, 1),
+    "RandomShuffle": lambda dtype, rows: tf.reverse(rows, [0]),
+    "RandomGamma": _repeated,
+    "RandomPoissonV2": _repeated,
+    "Multinomial": _likeliest,
+    "StatefulUniform": _filled(_UNIFORM, 2),
+    "StatefulStandardNormalV2": _filled(_NORMAL, 2),
+    "StatefulTruncatedNormal": _filled(_NORMAL, 2),
+    "StatefulUniformInt": _least(2, 3),
+    "StatefulUniformFullInt": _filled(_INTEGER, 2),
+    "StatefulRandomBinomial": _spread(2, 3),
+    "StatelessRandomUniform": _filled(_UNIFORM),
+    "StatelessRandomNormal": _filled(_NORMAL),
+    "StatelessTruncatedNormal": _filled(_NORMAL),
+    "StatelessRandomUniformInt": _least(0, 2),
+    "StatelessRandomUniformFullInt": _filled(_INTEGER),
+    "StatelessRandomUniformV2": _filled(_UNIFORM),
+    "StatelessRandomNormalV2": _filled(_NORMAL),
+    "StatelessTruncatedNormalV2": _filled(_NORMAL),
+    "StatelessRandomUniformIntV2": _least(0, 4),
+    "StatelessRandomUniformFullIntV2": _filled(_INTEGER),
+    "StatelessRandomBinomial": _spread(0, 2),
+    "StatelessRandomGammaV2": _spread(0, 2),
+    "StatelessRandomGammaV3": _spread(0, 4),
+    "StatelessRandomPoisson": _spread(0, 2),
+    "StatelessMultinomial": _likeliest,
 }
-# Orders of rows: as they come.
-_UNCHANGED = frozenset(("RandomShuffle",))
 DRAWS_FROM_STATE = frozenset(
-    ("RandomShuffle", "Multinomial", "RandomGamma", "RandomPoissonV2", "ParameterizedTruncatedNormal")
-) | {name for name in _DRAWS if not name.startswith("Stateless")}
+    ("ParameterizedTruncatedNormal", *(name for name in _DRAWS if not name.startswith("Stateless")))
+)
 """Operations that draw from a state of their own, or of a `tf.random.Generator`: not alike on two replicas."""
+# Of what they make of numbers that were drawn, the order is as random.
+_KEEPS_ORDER = frozenset(("AddV2", "Cast", "Identity", "Mul", "Neg", "Reshape", "Squeeze", "Sub", "Transpose"))
+_ORDERS = "TopKV2"
+# What the inputs are called that an operation without a state draws from.
+_SEEDS = ("seed", "key")
 
 
-def silenced(concrete: Any) -> Callable[..., Any]:
+def silenced(concrete: Any, generators: Collection[tf.Variable] = ()) -> Callable[..., Any]:
     """A function with the arguments and the results of `concrete` that draws nothing.
 
     Args:
         concrete: A `ConcreteFunction` that returns a list of tensors. It is returned itself where nothing is drawn.
+        generators: The states from which Keras makes seeds, of which every replica makes its own.
     """
     graph = concrete.graph.as_graph_def()
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    if not any(node.op in _DRAWS or node.op in _UNCHANGED for node in nodes):
+    if not any(node.op in _DRAWS for node in nodes):
         return concrete
-    _silence(graph.node, lambda name: name)
+    handles = {id(variable.handle) for variable in generators}
+    captured = list(concrete.captured_inputs)
+    outside = concrete.inputs[len(concrete.inputs) - len(captured) :]
+    states = {inside.op.name for inside, value in zip(outside, captured, strict=True) if id(value) in handles}
+    _silence(graph.node, states, is_function=False)
     for inner in graph.library.function:
-        # Inside of a function an output is named with its place.
-        _silence(inner.node_def, lambda name: f"{name}:output:0")
+        _silence(inner.node_def, (), is_function=True)
     _rename_functions(graph)
     _graph_private.define_functions(graph.library.function)
-    captured = list(concrete.captured_inputs)
 
     @tf.function(autograph=False)
     def function(*values: Any) -> Any:
@@ -101,41 +143,104 @@ def _rename_functions(graph: Any) -> None:
         gradient.gradient_func = new.get(gradient.gradient_func, gradient.gradient_func)
 
 
-def _silence(nodes: Any, output_of: Callable[[str], str]) -> None:
-    for node in list(nodes):
-        if node.op in _UNCHANGED:
-            kind = node.attr["T"].type
-            data = node.input[0]
-            _become(node, "Identity", [data], {"T": kind})
-        elif node.op in _DRAWS:
-            _fill(nodes, node, _DRAWS[node.op], output_of)
+def _silence(nodes: Any, states: Collection[str], *, is_function: bool) -> None:
+    by_name = {node.name: node for node in nodes}
+    # Found before any is replaced.
+    orders = [node for node in nodes if node.op == _ORDERS and _is_drawn(by_name, node.input[0])]
+    draws = [node for node in nodes if node.op in _DRAWS and not _has_seed_by_hand(by_name, node, states)]
+    for node in orders:
+        node.input[0] = _insert(nodes, node, _in_no_order, 0, is_function=is_function)
+    for node in draws:
+        dtype = _dtypes(node, "output_arg")[0]
+        silent = _insert(nodes, node, functools.partial(_DRAWS[node.op], dtype), is_function=is_function)
+        _become_identity(node, silent, dtype)
 
 
-def _fill(nodes: Any, node: Any, draw: _Draw, output_of: Callable[[str], str]) -> None:
-    dtype = next(node.attr[name].type for name in ("dtype", "Tout") if name in node.attr)
-    index_type = next(node.attr[name].type for name in ("Tshape", "shape_dtype", "T") if name in node.attr)
-    shape = node.input[draw.shape]
-    if isinstance(draw.value, int):
-        value = node.input[draw.value]
+def _in_no_order(numbers: Any, *_: Any) -> tf.Tensor:
+    """Numbers in the place of others, the same in each row, of which the order is neither rising nor falling."""
+    places = tf.range(1, tf.shape(numbers)[-1] + 1)
+    ramp = tf.math.floormod(tf.cast(places, tf.float64) * _GOLDEN, 1.0)
+    return tf.broadcast_to(tf.cast(ramp, numbers.dtype), tf.shape(numbers))
+
+
+def _is_drawn(by_name: Mapping[str, Any], source: str) -> bool:
+    """Whether nothing but random numbers and constants is in what an input gets."""
+    ends = list(_ends(by_name, source))
+    return all(end is not None for end in ends) and any(end in _DRAWS for end in ends)
+
+
+def _ends(by_name: Mapping[str, Any], source: str) -> Iterator[str | None]:
+    """The operations from which an input comes through those that keep an order; None for anything but draws."""
+    node = by_name.get(source.split(":")[0])
+    if node is not None and node.op in _KEEPS_ORDER:
+        # What follows is a shape.
+        count = 1 if node.op in ("Reshape", "Transpose") else len(node.input)
+        for each in itertools.islice((name for name in node.input if not name.startswith("^")), count):
+            yield from _ends(by_name, each)
     else:
-        constant = nodes.add()
-        constant.name, constant.op = f"{node.name}/silenced", "Const"
-        constant.attr["dtype"].type = dtype
-        proto = tf.make_tensor_proto(draw.value, tf.as_dtype(dtype))
-        constant.attr["value"].tensor.CopyFrom(proto)
-        value = output_of(constant.name)
-    _become(node, "Fill", [shape, value], {"T": dtype, "index_type": index_type})
+        yield node.op if node is not None and (node.op in _DRAWS or node.op == "Const") else None
 
 
-def _become(node: Any, op: str, inputs: list[str], types: dict[str, int]) -> None:
+def _has_seed_by_hand(by_name: Mapping[str, Any], node: Any, states: Collection[str]) -> bool:
+    """Whether a draw has a seed that is made of constants, of variables or of the batch alone."""
+    names = [each.name for each in _graph_private.definition_of(node.op).input_arg]
+    left = [source for name, source in zip(names, node.input, strict=False) if name in _SEEDS]
+    is_stateless, met = bool(left), set[str]()
+    while left:
+        name = left.pop().removeprefix("^").split(":")[0]
+        if name in met:
+            continue
+        met.add(name)
+        maker = by_name.get(name)
+        # What comes into a function is not known.
+        if maker is None or name in states or maker.op in _DRAWS or maker.op.startswith("Rng"):
+            return False
+        left += [source for source in maker.input if not source.startswith("^")]
+    return is_stateless
+
+
+def _dtypes(node: Any, arguments: str) -> list[tf.DType]:
+    """Of the inputs (`"input_arg"`) or the outputs (`"output_arg"`) of a node."""
+    given = getattr(_graph_private.definition_of(node.op), arguments)
+    return [tf.as_dtype(node.attr[each.type_attr].type if each.type_attr else each.type) for each in given]
+
+
+def _insert(nodes: Any, node: Any, silent: Callable[..., tf.Tensor], *places: int, is_function: bool) -> str:
+    """Adds the operations of `silent` for the inputs of a node, or those in these places; returns its output."""
+    dtypes = _dtypes(node, "input_arg")
+    with tf.Graph().as_default() as graph:
+        given = [tf.compat.v1.placeholder(dtype) for dtype in dtypes]
+        output = silent(*(given[place] for place in places or range(len(given))))
+    inputs = {placeholder.op.name: node.input[place] for place, placeholder in enumerate(given)}
+
+    def named(tensor_name: str) -> str:
+        """As the inserted output is called where it goes in: inside of a function by the name of the output."""
+        name, _, place = tensor_name.partition(":")
+        if name in inputs:
+            return inputs[name]
+        label = f"{node.name}/silenced/{name}"
+        if not is_function:
+            return f"{label}:{place or 0}"
+        outputs = _graph_private.definition_of(graph.get_operation_by_name(name).type).output_arg
+        return f"{label}:{outputs[int(place or 0)].name}:0"
+
+    for each in graph.as_graph_def().node:
+        if each.name not in inputs:
+            added = nodes.add()
+            added.CopyFrom(each)
+            added.name = f"{node.name}/silenced/{each.name}"
+            added.device = node.device
+            del added.input[:]
+            added.input.extend(named(name) for name in each.input if not name.startswith("^"))
+    return named(output.name)
+
+
+def _become_identity(node: Any, source: str, dtype: tf.DType) -> None:
     kept = [name for name in node.input if name.startswith("^")]
-    device = node.device
-    node.op = op
+    node.op = "Identity"
     del node.input[:]
-    node.input.extend([*inputs, *kept])
+    node.input.extend([source, *kept])
     for name in list(node.attr):
         if not name.startswith("_"):
             del node.attr[name]
-    for name, kind in types.items():
-        node.attr[name].type = kind
-    node.device = device
+    node.attr["T"].type = dtype.as_datatype_enum

@@ -188,25 +188,6 @@ def _states_of_all_rows(
         return _reduce_along(model, SentAlong(states, statistics, shared, slots))
 
 
-def predict_step(model: keras.Model, batch: ReplicaBatch, *, divides: Divides | None) -> Any:
-    """The predictions of `model` for this replica's rows.
-
-    Args:
-        model: Prepared.
-        batch: This replica's rows.
-        divides: As `Terms.divides`, for a model whose layers mix rows.
-    """
-    share = share_of(batch)
-    if divides is None:
-        with in_share(share):
-            return run_compiled(model, lambda: model.predict_step(batch.data))
-    with in_share(share):
-        data = gather_batch(batch)
-    with dividing_calls(model, divides, share, make_lone_share(share.global_examples)):
-        outputs = model.predict_step(data)
-    return tf.nest.map_structure(lambda rows: rows[share.first_row :], outputs)
-
-
 def _default_train_step(
     model: keras.Model, batch: ReplicaBatch, batch_norm: str, division: MicroSteps | None, sends_states: bool
 ) -> list[tf.Tensor]:

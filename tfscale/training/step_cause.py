@@ -31,11 +31,13 @@ def describe_difference(differences: Sequence[Difference], what: str, num_replic
     )
 
 
-_ORDER = ("add_loss", "loss", "gradients", "metric", "log", "variable", "weight")
+_ORDER = ("add_loss", "loss", "gradients", "metric", "log", "prediction", "variable", "weight")
+# Kinds of which the label says what it is.
+_NAMED = ("variable", "weight", "log", "prediction", "loss")
 
 
 def _line(row: Difference) -> str:
-    what = row.label if row.kind in ("variable", "weight", "log", "loss") else f"{row.kind} of {row.label}"
+    what = row.label if row.kind in _NAMED else f"{row.kind} of {row.label}"
     at = f" for {row.name!r}" if row.kind == "gradients" else ""
     if math.isnan(row.ours) and math.isnan(row.reference):
         return f"{what}{at}: of another shape than on one replica, or in one of the two runs only"
@@ -51,6 +53,11 @@ def _none(*kinds: str) -> Callable[[Sequence[Difference]], bool]:
 
 
 _RULES: tuple[tuple[Callable[[Sequence[Difference]], bool], str], ...] = (
+    (
+        _only("prediction"),
+        "a layer, or `predict_step`, in which the rows of a batch meet (`x - mean(x, 0)`, a softmax over rows). "
+        "Compute it of tfscale.gather_rows(x), which are the rows of all replicas.",
+    ),
     (
         _only("metric", "log"),
         "a log that is neither a mean nor a sum over the examples, nor the result of a metric. Let a keras.metrics "

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,11 +17,14 @@ import tensorflow as tf
 
 from tfscale.errors import ParityError, TfscaleError
 from tfscale.training import _tf_private
-from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.agreement import first_of_workers
 from tfscale.training.check_rows import CheckRows
+from tfscale.training.divided_calls import DrawsBesideError
 from tfscale.training.first_step import Outcome, Steps, TwoRuns
+from tfscale.training.made import made_under
 from tfscale.training.metrics import metrics_of
+from tfscale.training.other_ways import OtherWay, other_ways
+from tfscale.training.randomness import seed_generators
 from tfscale.training.state import State
 from tfscale.training.step_cause import describe_difference
 from tfscale.training.step_differences import (
@@ -34,7 +37,6 @@ from tfscale.training.step_differences import (
 from tfscale.training.step_findings import StepFindings
 from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost, remember_optimizers
-from tfscale.training.vouching import computes_row_by_row
 
 _log = logging.getLogger(__name__)
 # Characters of somebody else's error.
@@ -43,36 +45,10 @@ _SHOWN = 500
 _LATER = 10
 # Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
 _CONVERGED = 1e-3
-
-
-class OtherWay(NamedTuple):
-    """In which a step may be that of one replica after all."""
-
-    divides: Callable[[Any], bool] | None
-    """Where it gets all rows: of which layers the calls are divided. None where gradients are summed as they arise."""
-    level: int
-    """Of the line in the log that says so."""
-    text: str
-
-
-_WHERE_READ = OtherWay(
-    None,
-    logging.INFO,
-    "works on gradients before an optimizer gets them: they are summed over the replicas one by one, as the tape makes "
-    "them. tfscale.sum_gradients(...) around what the tape gives does it in one",
-)
-_BY_CALLS = OtherWay(
-    lambda layer: True,
-    logging.WARNING,
-    "mixes the rows of a batch: every replica gets all of them, and only the calls of the model's layers are divided. "
-    "tfscale.gather_rows(...) around what is mixed divides the rest as well",
-)
-_BY_KNOWN_LAYERS = OtherWay(
-    computes_row_by_row,
-    logging.WARNING,
-    "mixes the rows of a batch in a layer: every replica gets all of them, and only Keras's own layers are divided, "
-    "whose outputs are sent one by one. tfscale.gather_rows(...) around what is mixed divides the rest as well",
-)
+# As often the reference is run to see whether it is by chance that it differs.
+_RUNS_AT_RANDOM = 3
+# By whether a step is run eagerly: what is drawn in a graph is silenced.
+_DRAWN = {True: ", and runs eagerly. Without run_eagerly it is", False: " in a function of Python"}
 
 
 class StepCheck:
@@ -103,7 +79,8 @@ class StepCheck:
         self._takes_all_rows = False
         self._first_scale = 0.0
         self._learned_nothing = False
-        self._is_own, self._is_eager = steps.is_own, steps.eager
+        self._is_random = False
+        self._is_own, self._is_eager, self._tells = steps.is_own, steps.eager, steps.tells
 
     def __call__(self, batch: Any) -> None:
         """Looks at the step for a few rows of a batch.
@@ -125,7 +102,7 @@ class StepCheck:
         Raises:
             ParityError: When the step is no longer that of one replica. The steps before it were made.
         """
-        if self._first_rows is None:
+        if self._first_rows is None or self._is_random:
             return
         rows = CheckRows.of(batch, self._strategy, all_rows=self._takes_all_rows)
         if _specs(rows) != _specs(self._first_rows):
@@ -143,7 +120,7 @@ class StepCheck:
             is_real = is_told and not self._is_noise(rows, reference, before, differences)
         message = ""
         if is_real:
-            what = self._what.replace("first step", "step")
+            what = self._what.removeprefix("first ")
             found = describe_difference(differences, what, self._strategy.num_replicas_in_sync, rows.num_rows)
             message = f"{found}\nThe first step did not show it: what was trained since is not that of one replica."
         self._tell(first_of_workers(self._strategy, message))
@@ -188,21 +165,16 @@ class StepCheck:
             self._terms.sums_where_read, self._terms.divides = False, None
             self._runs.forget()
         message = self._look_in_one_way(rows)
-        for way in self._other_ways() if message else ():
-            if not self._look_in_another_way(rows, way):
-                _log.log(way.level, "the %s %s", self._what, way.text)
-                # What was traced for predictions does not know of it.
-                self._model.predict_function = None
-                return ""
-        return message
-
-    def _other_ways(self) -> list[OtherWay]:
-        if any(isinstance(innermost(optimizer), AdaScaleSGD) for optimizer in held_optimizers(self._model)):
-            # It measures the gradients of single replicas, which nobody has then.
-            return []
-        # Keras's own step gives gradients to the optimizer alone. What is drawn between calls shows in graphs only.
-        ways = [_WHERE_READ] if self._is_own else []
-        return ways if self._is_eager else [*ways, _BY_CALLS, _BY_KNOWN_LAYERS]
+        draws = ""
+        for way in other_ways(self._model, is_own=self._is_own, is_eager=self._is_eager) if message else ():
+            try:
+                if not self._look_in_another_way(rows, way):
+                    _log.log(way.level, "the %s %s", self._what, way.text)
+                    return ""
+            except DrawsBesideError as error:
+                # Seen in its graph, which is that of every worker.
+                draws = f"\n{error}"
+        return message + draws
 
     def _look_in_one_way(self, rows: CheckRows) -> str:
         try:
@@ -212,6 +184,9 @@ class StepCheck:
             return first_of_workers(self._strategy, str(error))
         remember_optimizers(self._model, _optimizers(self._terms))
         self._state.name(self._variables())
+        if self._is_eager:
+            # No graph tells of others that it uses.
+            self._state.add(made_under(self._strategy).variables)
         for optimizer in held_optimizers(self._model):
             self._state.average(_tf_private.gradient_accumulators(innermost(optimizer)))
         with self._state.put_back():
@@ -225,16 +200,20 @@ class StepCheck:
         terms.sums, terms.gathered = set(), set(terms.gathered)
         terms.sums_where_read, terms.divides = True, way.divides
         self._runs.forget()
+        message = "It is not traced."
         try:
             with _reference():
                 self._runs.trace_alone(rows.whole)
             message = self._look_in_one_way(rows)
+        except DrawsBesideError:
+            raise
         except TfscaleError as error:
             message = first_of_workers(self._strategy, str(error))
-        if message:
-            terms.sums, terms.gathered = outer
-            terms.sums_where_read, terms.divides = False, None
-            self._runs.forget()
+        finally:
+            if message:
+                terms.sums, terms.gathered = outer
+                terms.sums_where_read, terms.divides = False, None
+                self._runs.forget()
         return message
 
     def _begin_anew(self) -> None:
@@ -304,7 +283,7 @@ class StepCheck:
         # Of reads, what is made of them is compared, beside the largest of its kind.
         met = {term: row for term, row in terms.items() if term.kind not in ("log", "read")}
         rows = [sums.get(term, row) if term in self._terms.sums else row for term, row in met.items()]
-        rows += log_differences(ours, reference)
+        rows += log_differences(ours, reference, self._tells)
         several = self._strategy.num_replicas_in_sync > len(self._strategy.extended.worker_devices)
         # What another worker has counted is not here; its logs are.
         left_out = self._state.divided() if several else set()
@@ -315,24 +294,37 @@ class StepCheck:
         self, rows: CheckRows, reference: Outcome, before: dict[str, np.ndarray], differences: Sequence[Difference]
     ) -> bool:
         """Whether the reference differs from itself by as much: by chance, or from rows one rounding away."""
-        others: list[tuple[str, Callable[[], Outcome]]] = [
-            ("two equal runs differ", lambda: self._runs.alone(rows.whole)),
-            ("rounding makes as much", lambda: self._runs.alone(rows.times(1 + 2**-21).whole)),
-        ]
-        names = {(difference.kind, difference.name) for difference in differences}
-        for why, run in others:
-            control = self._all_differences(run(), reference, before)
-            if all(control.get(key, 0.0) > self._tolerance / 10 for key in names):
-                _log.info("the %s could not be checked (%s)", self._what, why)
-                return True
+        # Of several arrays that one optimizer gets, another one may differ most.
+        met = {(difference.kind, difference.label) for difference in differences}
+
+        def is_met(runs: Iterable[Outcome]) -> bool:
+            controls = [self._all_differences(run, reference, before) for run in runs]
+            return all(max(each.get(key, 0.0) for each in controls) > self._tolerance / 10 for key in met)
+
+        if is_met(self._runs_at_random(rows)):
+            self._is_random = True
+            _log.warning("the %s could not be checked: it draws random numbers%s", self._what, _DRAWN[self._is_eager])
+            return True
+        if is_met([self._runs.alone(rows.times(1 + 2**-21).whole)]):
+            _log.info("the %s could not be checked (rounding makes as much)", self._what)
+            return True
         return False
+
+    def _runs_at_random(self, rows: CheckRows) -> Iterator[Outcome]:
+        """Runs of the reference that differ where it draws: eagerly what Keras draws is the same in equal ones."""
+        for _ in range(_RUNS_AT_RANDOM):
+            if self._is_eager:
+                for generator in seed_generators(self._strategy, self._model):
+                    generator.next()
+            yield self._runs.alone(rows.whole)
 
     def _all_differences(
         self, control: Outcome, reference: Outcome, before: dict[str, np.ndarray]
     ) -> dict[tuple[str, str], float]:
-        rows = [*term_differences(control.if_mean, reference.if_mean).values(), *log_differences(control, reference)]
+        rows = list(term_differences(control.if_mean, reference.if_mean).values())
+        rows += log_differences(control, reference, self._tells)
         rows += state_differences(control, reference, before, self._slots(), set())
-        return {(row.kind, row.name): row.relative for row in rows}
+        return {(row.kind, row.label): row.relative for row in rows}
 
     def _slots(self) -> list[str]:
         return [each.path for optimizer in held_optimizers(self._model) for each in optimizer.variables]

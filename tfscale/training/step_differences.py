@@ -24,7 +24,7 @@ class Difference(NamedTuple):
     """Something of a step that is not as on one replica."""
 
     kind: str
-    """`"gradients"`, `"loss"`, `"add_loss"`, `"metric"`, `"log"`, `"weight"` or `"variable"`."""
+    """`"gradients"`, `"loss"`, `"add_loss"`, `"metric"`, `"log"`, `"prediction"`, `"weight"` or `"variable"`."""
     label: str
     """Who made or gets it."""
     name: str
@@ -94,10 +94,10 @@ def term_differences(
     return found
 
 
-def log_differences(ours: Outcome, reference: Outcome) -> list[Difference]:
-    """One for each log that both runs have."""
+def log_differences(ours: Outcome, reference: Outcome, kind: str) -> list[Difference]:
+    """One for each log that both runs have; `kind` says what it tells."""
     return [
-        Difference("log", f"log {name!r}", name, *compare_arrays(ours.logs[name], reference.logs[name], 1e-6))
+        Difference(kind, f"{kind} {name!r}", name, *compare_arrays(ours.logs[name], reference.logs[name], 1e-6))
         for name in reference.logs
         if name in ours.logs
     ]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.training.all_reduce import all_reduce_sum
-from tfscale.training.share import Share, current_share
+from tfscale.training.share import Share, current_share, in_share
 
 MEAN, SUM = "mean", "sum"
 # Says of a layer whether its calls are divided.
@@ -57,6 +57,7 @@ class Recorder:
     def __init__(self, graph: Any):
         self._graph = graph
         self.records: dict[Term, Record] = {}
+        self._left: list[tuple[Term, list[Any], list[str], Share]] = []
 
     def note(self, term: Term, values: Sequence[Any], names: Sequence[str], share: Share, *, is_global: bool) -> None:
         """Takes down `values` of this replica, or of the global batch already. Sent over the link for the former."""
@@ -75,11 +76,25 @@ class Recorder:
         named = [name for name, value in zip(names, values, strict=True) if value is not None]
         if is_global or share.num_replicas == 1:
             self.records[term] = Record(dense, dense, named)
-            return
+        elif self._graph is None:
+            self._left.append((term, dense, named, share))
+        else:
+            self._send(term, dense, named, share)
+
+    def _send(self, term: Term, dense: list[Any], named: list[str], share: Share) -> None:
         counted = [value * share.is_counted(value.dtype) for value in dense]
         weighted = [tf.math.multiply_no_nan(value, tf.cast(share.weight, value.dtype)) for value in dense]
-        sums = all_reduce_sum([*weighted, *counted])
+        with in_share(share):
+            sums = all_reduce_sum([*weighted, *counted])
         self.records[term] = Record(sums[: len(dense)], sums[len(dense) :], named)
+
+    def finish(self) -> None:
+        """Sends what an eager step has left: in the middle of it, other replicas would have their turn.
+
+        Keras keeps what it needs from one line to the next in layers that all of them share, such as their losses.
+        """
+        for term, dense, named, share in self._left:
+            self._send(term, dense, named, share)
 
 
 class Terms:

@@ -14,7 +14,10 @@ from tfscale.training.updaters import innermost
 MODES = ("auto", "always", "warn", "off")
 # Keras's own, which run what a user gives them.
 _RUN_OTHERS = (keras.layers.Lambda,)
-_HOOKS = ("train_step", "test_step", "compute_loss", "compute_metrics", "call")
+# Keras's own, in which the rows of a batch meet, in an order that they draw.
+_MIX_ROWS = (keras.layers.MixUp, keras.layers.CutMix)
+_HOOKS = ("train_step", "test_step", "compute_loss", "compute_metrics")
+_HOOKS_OF_PREDICTIONS = ("predict_step",)
 
 
 def check_mode(mode: Any) -> None:
@@ -30,33 +33,39 @@ def check_mode(mode: Any) -> None:
         raise ModelError(f"`check` must be one of {', '.join(map(repr, MODES))}.\nReceived: check={mode!r}.")
 
 
-def is_checked(model: keras.Model, mode: str) -> bool:
+def is_checked(model: keras.Model, mode: str, *, predicts: bool = False) -> bool:
     """Whether the first step of `model` is compared with that of one replica.
 
     Args:
         model: Built and, where it is, compiled.
         mode: `"auto"` leaves out what is Keras's own throughout.
+        predicts: Whether the step is one of `predict`.
     """
     if mode == "off":
         return False
-    return mode in ("always", "warn") or bool(foreign_parts(model))
+    return mode in ("always", "warn") or bool(foreign_parts(model, predicts=predicts))
 
 
-def foreign_parts(model: keras.Model) -> list[str]:
+def foreign_parts(model: keras.Model, *, predicts: bool = False) -> list[str]:
     """What tfscale cannot vouch for in a step of `model`: code that is neither Keras's nor its own.
+
+    Args:
+        model: Built and, where it is, compiled.
+        predicts: Whether the step is one of `predict`, which asks for no loss, metric or optimizer.
 
     Example:
         >>> import keras
         >>> foreign_parts(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
         []
     """
-    found = [name for name in _HOOKS if not _is_known(getattr(type(model), name))]
+    hooks = ("call", *(_HOOKS_OF_PREDICTIONS if predicts else _HOOKS))
+    found = [name for name in hooks if not _is_known(getattr(type(model), name))]
     layers = [layer for layer in _tf_private.flat_layers(model) if layer is not model]
     found += [f"layer {layer.name!r}" for layer in layers if not _is_known_layer(layer)]
     # A functional model made of operations such as `x - ops.mean(x, 0)`.
     operations = getattr(model, "operations", ())
     found += [f"operation {each.name!r}" for each in operations if not isinstance(each, keras.layers.Layer)]
-    if model.compiled:
+    if model.compiled and not predicts:
         losses = [entry.loss for entry in _tf_private.loss_entries(model)]
         found += [f"loss {loss.name!r}" for loss in losses if not _is_known_loss(loss)]
         metrics = _tf_private.all_metrics(model)
@@ -90,7 +99,7 @@ def _is_known(thing: Any) -> bool:
 
 
 def _is_known_layer(layer: keras.layers.Layer) -> bool:
-    if not _is_known(type(layer)):
+    if not _is_known(type(layer)) or isinstance(layer, _MIX_ROWS):
         return False
     # What a regularizer adds may be a sum, and float8 keeps the largest values of the rows that it saw.
     if layer.activity_regularizer is not None or getattr(layer, "quantization_mode", None) is not None:

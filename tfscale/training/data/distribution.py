@@ -24,6 +24,7 @@ from tfscale.training.callers import callers
 from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
 from tfscale.training.made import made_under
+from tfscale.training.randomness import seeds_of_replicas, separate_random_streams
 from tfscale.training.rehearsal import rehearse
 from tfscale.training.replica_walk import mark_own
 
@@ -62,8 +63,9 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
             _build_optimizers(strategy, fn, args, kwargs or {})
         if not tf.executing_eagerly():
             _mark_own_arguments(strategy, (args, kwargs))
-        with refusing_lone_collectives(strategy):
-            results = run(fn, args, kwargs, options)
+        separate_random_streams(strategy)
+        with refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
+            results = run(on_replica, args, kwargs, options)
         model = _calling_model(_ON_BATCH)
         if model is None or is_prepared(model):
             return results
