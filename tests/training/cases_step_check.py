@@ -256,12 +256,12 @@ class ClipsLate(ModuleLoss):
         return tf.clip_by_global_norm(gradients, 50.0)[0]
 
 
-def later(outlier: int) -> tuple[str, int]:
+def later(outlier: int, steps_per_execution: int = 1) -> tuple[str, int]:
     """The error of a step that is that of one replica until an outlier comes, and the updates that were made."""
     dp = _data_parallel()
     with dp.scope():
         model = dp.prepare(ClipsLate())
-        model.compile(sgd(learning_rate=1e-3, momentum=0.0))
+        model.compile(sgd(learning_rate=1e-3, momentum=0.0), steps_per_execution=steps_per_execution)
     x, y = (np.tile(DATA[name], (8, 1))[: 24 * 8] for name in ("x", "y"))
     y[24 * outlier :] *= 1e4
     try:

@@ -603,6 +603,26 @@ def _triples(dp: Any) -> Outcome:
     return observe_fit(model, {"x": rows.batch(GLOBAL_BATCH)})
 
 
+class Pairs(ModuleLoss):
+    """Takes two batches of one size, of which no shape tells that they hold as many rows."""
+
+    def train_step(self, data: Any) -> Any:
+        (x, y), others = data
+        return super().train_step((x - 0.1 * others, y))
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return MODULE_LOSS(y, y_pred) + tf.reduce_max(tf.square(y_pred - tf.reduce_mean(y_pred, axis=0)))
+
+
+def _pairs(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(Pairs())
+        model.compile(sgd(learning_rate=0.05))
+    rows = tf.data.Dataset.from_tensor_slices((X[:50], TARGETS[:50]))
+    others = tf.data.Dataset.from_tensor_slices(X[49::-1])
+    return observe_fit(model, {"x": tf.data.Dataset.zip((rows, others)).batch(GLOBAL_BATCH)})
+
+
 def _dictionary(dp: Any) -> Outcome:
     class Dictionary(ModuleLoss):
         def train_step(self, data: Any) -> Any:
@@ -780,6 +800,21 @@ class LogsKernel(ModuleLoss):
         return {**logs, "kernel_of_all": self.kernel.result()}
 
 
+class RampsUp(ModuleLoss):
+    """A loss in which rows meet, with a weight that is zero in the first step."""
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        weight = tf.minimum(tf.cast(self.optimizer.iterations, tf.float32), 2.0)
+        return MODULE_LOSS(y, y_pred) + weight * tf.reduce_max(tf.square(y_pred - tf.reduce_mean(y_pred, axis=0)))
+
+
+class ClipsFromSecond(ModuleLoss):
+    def changed(self, gradients: Any) -> Any:
+        clipped, _ = tf.clip_by_global_norm(gradients, 0.1)
+        is_first = tf.equal(self.optimizer.iterations, 0)
+        return [tf.where(is_first, own, new) for own, new in zip(gradients, clipped, strict=True)]
+
+
 class AsksForNumbers(ModuleLoss):
     """What only an eager step can do, in a layer's call and between tape and optimizer."""
 
@@ -840,6 +875,8 @@ CASES: dict[str, Case] = {
     "gradients clipped by hand, beside a recurrent layer": own_step(ClippedAfterTape, data=FEWER),
     "penalty of the gradients' norm": own_step(PenaltyOfGradients, data=FEWER),
     "gradients accumulated by hand, of a step up": own_step(AccumulatedByHand, data=FEWER),
+    "rows that meet from the second step on": own_step(RampsUp, data=FEWER),
+    "gradients clipped by hand from the second step on": own_step(ClipsFromSecond, data=FEWER),
     "gather_rows in a layer": own_step(Centred),
     "gather_rows in a contrastive loss": own_step(Contrastive),
     "optimizer in a dict": own_step(OptimizerInDict),
@@ -874,6 +911,7 @@ CASES: dict[str, Case] = {
     "a metric that keeps a metric": own_step(LogsKernel),
     "no trainable weights": Case(_frozen),
     "triples": Case(_triples),
+    "rows that meet, of two data sets in one": Case(_pairs),
     "one dict of data": Case(_dictionary),
     "loop by hand, outside of the scope": Case(_loop_by_hand),
     "loop of TensorFlow's tutorial": Case(_distributed_loop),

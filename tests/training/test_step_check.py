@@ -84,9 +84,9 @@ def test_what_was_counted_before_does_not_matter():
     assert found == {"trained": 2, "left": 10.0}
 
 
-@pytest.mark.parametrize(("outlier", "updates"), [(1, 1), (2, 3), (5, 7)])
-def test_a_branch_that_is_taken_later_is_found_at_the_next_look(outlier, updates):
-    message, made = run_case(f"{CASES}:later", args=(outlier,))
+@pytest.mark.parametrize(("outlier", "steps_per_execution", "updates"), [(2, 1, 3), (5, 1, 7), (2, 2, 2)])
+def test_a_branch_that_is_taken_later_is_found_at_the_next_look(outlier, steps_per_execution, updates):
+    message, made = run_case(f"{CASES}:later", args=(outlier, steps_per_execution))
     assert "sum_gradients" in message
     assert message.endswith("is not that of one replica.")
     assert made == updates

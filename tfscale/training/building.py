@@ -89,10 +89,9 @@ class RowsRehearsal:
         if self._look is not None:
             self._look(batch)
 
-    def again(self, batch: Any) -> None:
+    def again(self, batch: Any, *, is_next: bool) -> bool:
         """Looks at a later one."""
-        if self._look is not None:
-            self._look.again(batch)
+        return self._look is not None and self._look.again(batch, is_next=is_next)
 
 
 def _step_of(model: keras.Model, name: str, terms: Terms) -> Callable[[Any], None]:

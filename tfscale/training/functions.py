@@ -34,8 +34,13 @@ class Look(Protocol):
     def __call__(self, batch: Any) -> None:
         """Looks at the first batch."""
 
-    def again(self, batch: Any) -> None:
-        """Looks at a later one."""
+    def again(self, batch: Any, *, is_next: bool) -> bool:
+        """Looks at a later one; returns whether the step is to be traced anew.
+
+        Args:
+            batch: As for the first.
+            is_next: Whether nothing was run that was not looked at.
+        """
 
 
 class _Looks:
@@ -55,11 +60,14 @@ class _Looks:
             return False
         return self._calls.bit_count() == 1
 
-    def __call__(self, batch: Any) -> None:
-        if self._look is not None and self._calls == 1:
-            self._look(batch)
-        elif self._look is not None:
-            self._look.again(batch)
+    def __call__(self, batch: Any, *, is_lone: bool = True) -> bool:
+        """Looks; returns whether the step is to be traced anew. A lone step is all of its call."""
+        if self._look is None:
+            return False
+        if self._calls > 1:
+            return self._look.again(batch, is_next=is_lone and self._calls == 2)
+        self._look(batch)
+        return False
 
 
 class ReplicaSteps(NamedTuple):
@@ -122,32 +130,40 @@ class StepRunner:
         def on_batch(batch: Any) -> Logs:
             return replica.make_logs(self._first_replica(self._run(lone_step, batch)))
 
-        if not self._model.run_eagerly:
-            steps = tf.function(steps, reduce_retracing=True)
-            on_batch = tf.function(on_batch, reduce_retracing=True)
+        def traced() -> tuple[Callable[..., Logs], Callable[[Any], Logs]]:
+            if self._model.run_eagerly:
+                return steps, on_batch
+            return tf.function(steps, reduce_retracing=True), tf.function(on_batch, reduce_retracing=True)
+
+        run_steps, run_on_batch = traced()
+
+        def look_at(batch: Any, count: Any = None) -> None:
+            nonlocal run_steps, run_on_batch
+            if looks(batch, is_lone=count is None or int(count) == 1):
+                run_steps, run_on_batch = traced()
 
         def function(iterator: Any) -> Logs:
             if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
                 count = self._num_steps()
                 if not looks.are_due():
-                    return steps(iterator, count)
+                    return run_steps(iterator, count)
                 try:
                     batch = next(iterator)
                 except StopIteration:
                     # Fails as Keras expects it where data end.
-                    return steps(iterator, count)
-                looks(batch)
+                    return run_steps(iterator, count)
+                look_at(batch, count)
                 alone = _iterator_of(batch, iterator)
-                logs = on_batch(batch) if alone is None else steps(alone, count)
+                logs = run_on_batch(batch) if alone is None else run_steps(alone, count)
                 if count is None or count == 1:
                     return logs
-                return _last_logs(logs, lambda: steps(iterator, count - 1))
+                return _last_logs(logs, lambda: run_steps(iterator, count - 1))
             # `train_on_batch` and `test_on_batch` hand over a generator of one global batch.
             for batch in iterator:
                 batch = _as_tensors(batch)
                 if looks.are_due():
-                    looks(batch)
-                logs = on_batch(batch)
+                    look_at(batch)
+                logs = run_on_batch(batch)
             return logs
 
         return function
@@ -211,14 +227,17 @@ class StepRunner:
                 lambda value: _concat(self._strategy.experimental_local_results(value)), outputs
             )
 
-        if not self._model.run_eagerly:
-            one_step = tf.function(one_step, reduce_retracing=True)
+        def traced() -> Callable[[Any], Any]:
+            return one_step if self._model.run_eagerly else tf.function(one_step, reduce_retracing=True)
+
+        run_one_step = traced()
 
         def looked_at(batch: Any) -> Any:
+            nonlocal run_one_step
             batch = _as_tensors(batch)
-            if looks.are_due():
-                looks(batch)
-            return one_step(batch)
+            if looks.are_due() and looks(batch):
+                run_one_step = traced()
+            return run_one_step(batch)
 
         def function(batches: Sequence[Any]) -> Any:
             results = [looked_at(batch) for batch in batches]

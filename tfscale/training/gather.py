@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.training.all_reduce import all_gather, all_reduce_sum
-from tfscale.training.inputs import ReplicaBatch
+from tfscale.training.all_reduce import all_gather, all_reduce_sum, replica_id
+from tfscale.training.inputs import ReplicaBatch, num_rows
 from tfscale.training.share import Share, current_share, in_share
 from tfscale.training.terms import gradients_are_sums
 
@@ -75,13 +75,19 @@ def gather_rows(x: Any) -> Any:
 
 def gather_batch(batch: ReplicaBatch) -> Any:
     """The data of the whole global batch, given a replica's; to be called by every replica, in its share."""
-    leaves = tf.nest.flatten(batch.data)
-    count = tf.cast(batch.num_examples, tf.int64)
-    whole = [
-        leaf if leaf is None or str(place) in batch.whole else all_gather(leaf[:count])
-        for place, leaf in enumerate(leaves)
-    ]
-    return tf.nest.pack_sequence_as(batch.data, whole)
+    count, known = tf.cast(batch.num_examples, tf.int64), dict(batch.whole)
+
+    def gathered(leaf: Any, is_whole: Any) -> Any:
+        if leaf is None or isinstance(is_whole, tuple):
+            return leaf
+        if is_whole is None:
+            return all_gather(leaf[:count])
+        # Told as it runs: what every replica has whole comes from the first.
+        all_or_none = tf.cast(num_rows(leaf), tf.int64) * int(replica_id() == 0)
+        return all_gather(leaf[: tf.where(is_whole, all_or_none, count)])
+
+    leaves = [gathered(leaf, known.get(str(place))) for place, leaf in enumerate(tf.nest.flatten(batch.data))]
+    return tf.nest.pack_sequence_as(batch.data, leaves)
 
 
 def slope_weight(share: Share, dtype: tf.DType) -> tf.Tensor:

@@ -93,20 +93,24 @@ class StepCheck:
         """
         self._tell(self._look_at_as_many_rows_as_it_takes(batch))
 
-    def again(self, batch: Any) -> None:
+    def again(self, batch: Any, *, is_next: bool) -> bool:
         """Looks once more, later in training, where a branch may be taken that the first step did not take.
 
         Args:
             batch: As for the first look; one of other shapes is passed over.
+            is_next: Whether all steps so far were looked at: then it is not too late to divide the step otherwise.
+
+        Returns:
+            Whether it is, and has to be traced anew.
 
         Raises:
             ParityError: When the step is no longer that of one replica. The steps before it were made.
         """
         if self._first_rows is None or self._is_random:
-            return
+            return False
         rows = CheckRows.of(batch, self._strategy, all_rows=self._takes_all_rows)
         if _specs(rows) != _specs(self._first_rows):
-            return
+            return False
         with self._state.put_back():
             self._begin_anew()
             before = self._state.read()
@@ -123,7 +127,11 @@ class StepCheck:
             what = self._what.removeprefix("first ")
             found = describe_difference(differences, what, self._strategy.num_replicas_in_sync, rows.num_rows)
             message = f"{found}\nThe first step did not show it: what was trained since is not that of one replica."
-        self._tell(first_of_workers(self._strategy, message))
+        message = first_of_workers(self._strategy, message)
+        if message and is_next and not self._look(rows):
+            return True
+        self._tell(message)
+        return False
 
     def _tell(self, message: str) -> None:
         if message and self._mode == "warn":
