@@ -30,7 +30,10 @@ def _wave(shape: Any, dtype: Any) -> Any:
     """Numbers from -1 to 1 that differ within a row, and do not from row to row."""
     # Of `tf.shape(x)` all but the number of rows is known.
     is_of_tensor = tf.is_symbolic_tensor(shape) and shape.op.type == "Shape"
-    known = tuple(shape.op.inputs[0].shape) if is_of_tensor else tuple(shape)
+    is_known = tf.is_symbolic_tensor(shape) and not is_of_tensor
+    known = (
+        tuple(shape.op.inputs[0].shape) if is_of_tensor else tuple(tf.get_static_value(shape) if is_known else shape)
+    )
     row = [int(each) for each in known[1:]]
     wave = np.sin(1.0 + np.arange(int(np.prod(row)))).reshape(row)
     return tf.broadcast_to(tf.constant(wave, dtype or keras.config.floatx()), [shape[0], *row])

@@ -808,6 +808,26 @@ class RampsUp(ModuleLoss):
         return MODULE_LOSS(y, y_pred) + weight * tf.reduce_max(tf.square(y_pred - tf.reduce_mean(y_pred, axis=0)))
 
 
+class Annealed(ModuleLoss):
+    """A sum over the examples beside a mean, with a weight that a callback changes later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = keras.Variable(0.0, trainable=False)
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return MODULE_LOSS(y, y_pred) + self.weight * tf.reduce_sum(tf.square(y_pred))
+
+
+def _annealed(dp: Any) -> Outcome:
+    with dp.scope():
+        model = dp.prepare(Annealed())
+        model.compile(sgd(learning_rate=0.05))
+    raised = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: model.weight.assign(0.01 * batch))
+    model.fit(**DATA, verbose=0, shuffle=False, callbacks=[raised])
+    return {"weights": [np.array(each) for each in model.get_weights()]}
+
+
 class ClipsFromSecond(ModuleLoss):
     def changed(self, gradients: Any) -> Any:
         clipped, _ = tf.clip_by_global_norm(gradients, 0.1)
@@ -876,6 +896,7 @@ CASES: dict[str, Case] = {
     "penalty of the gradients' norm": own_step(PenaltyOfGradients, data=FEWER),
     "gradients accumulated by hand, of a step up": own_step(AccumulatedByHand, data=FEWER),
     "rows that meet from the second step on": own_step(RampsUp, data=FEWER),
+    "a sum beside a mean, whose weight a callback raises": Case(_annealed),
     "gradients clipped by hand from the second step on": own_step(ClipsFromSecond, data=FEWER),
     "gather_rows in a layer": own_step(Centred),
     "gather_rows in a contrastive loss": own_step(Contrastive),

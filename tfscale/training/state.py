@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfscale.training.made import made_under
+
+# What may be zero at first: the weight of a loss, and the steps that were made.
+_LATER_WEIGHT, _LATER_COUNT = 0.5, 1000
 
 
 class State:
@@ -68,6 +71,24 @@ class State:
         finally:
             for copy, value in before:
                 copy.assign(value)
+
+    def stir(self, leave_out: Collection[Any]) -> bool:
+        """Gives every number that is zero another value, as it may have later; returns whether there is any.
+
+        Counters become large, for what begins after so many steps; weights of losses and gates count.
+
+        Args:
+            leave_out: Keras variables that keep theirs.
+        """
+        kept = {copy for variable in leave_out for copy in self._copies_of(variable.value)}
+        is_any = False
+        for identity, copy in self._copies.items():
+            is_number = copy.shape.num_elements() == 1 and (copy.dtype.is_floating or copy.dtype.is_integer)
+            if is_number and identity not in kept and not np.any(np.asarray(copy)):
+                value = _LATER_WEIGHT if copy.dtype.is_floating else _LATER_COUNT
+                copy.assign(tf.fill(copy.shape, tf.cast(value, copy.dtype)))
+                is_any = True
+        return is_any
 
     def read(self, *, alone: bool = False) -> dict[str, np.ndarray]:
         """By name: the first copy, or the sum of what the replicas have counted.

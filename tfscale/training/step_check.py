@@ -48,6 +48,7 @@ _CONVERGED = 1e-3
 # As often the reference is run to see whether it is by chance that it differs.
 _RUNS_AT_RANDOM = 3
 # By whether a step is run eagerly: what is drawn in a graph is silenced.
+_OF_LATER = "\nIt is that of one replica as it begins, and not with other values of single numbers that are zero then."
 _DRAWN = {True: ", and runs eagerly. Without run_eagerly it is", False: " in a function of Python"}
 
 
@@ -249,9 +250,41 @@ class StepCheck:
             self._findings.gather_untold(reference, before)
         if not differences and self._runs.assigned_apart:
             return self._assigned_apart()
+        if not differences:
+            differences = self._differences_later(rows)
+            if differences:
+                # Both were judged there.
+                return (
+                    describe_difference(differences, self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
+                    + _OF_LATER
+                )
         if not differences or self._is_noise(rows, reference, before, differences):
             return ""
         return describe_difference(differences, self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
+
+    def _differences_later(self, rows: CheckRows) -> list[Difference]:
+        """What differs in a state in which nothing is zero that may count later, such as the weight of a loss."""
+        with self._state.put_back():
+            counted = [each for metric in metrics_of(self._model) for each in metric.variables]
+            updated = [
+                each
+                for optimizer in held_optimizers(self._model)
+                for each in optimizer.variables
+                if each is not innermost(optimizer).iterations
+            ]
+            if not self._state.stir([*counted, *updated]):
+                return []
+            before = self._state.read()
+            try:
+                reference = self._runs.alone(rows.whole)
+                ours = self._runs.divided(rows.parts)
+            except tf.errors.OpError:
+                # It is no state that the step was written for.
+                return []
+            differences = self._differences(ours, reference, before, _LATER * self._tolerance)
+            if not differences or self._is_noise(rows, reference, before, differences):
+                return []
+            return differences
 
     def _assigned_apart(self) -> str:
         names = ", ".join(repr(name) for name in self._runs.assigned_apart)
