@@ -59,6 +59,11 @@ class CheckRows(NamedTuple):
         first = take_rows(data, 0, count, whole)
         return cls(first, split_rows(first, count, whole or (), replicas), count)
 
+    def specs(self) -> list[Any]:
+        """Types and shapes of everything in them."""
+        leaves = tf.nest.flatten((self.whole, self.parts))
+        return [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else type(leaf) for leaf in leaves]
+
     def times(self, factor: float) -> CheckRows:
         """The same rows with all floating-point inputs multiplied; labels and weights stay."""
 

@@ -64,6 +64,20 @@ class Outcome:
     apart: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     """Of variables that the replicas no longer have alike, the value that is farthest from the first replica's."""
 
+    def scale(self) -> float:
+        """The size of the largest gradient, or the root of the loss where there is none."""
+        sizes: dict[str, float] = {"gradients": 0.0, "loss": 0.0}
+        for term, record in self.if_mean.items():
+            if term.kind in sizes:
+                values = [float(np.max(np.abs(value), initial=0.0)) for value in record.values()]
+                sizes[term.kind] = max([sizes[term.kind], *values])
+        return sizes["gradients"] or sizes["loss"] ** 0.5
+
+    def is_without_gradient(self) -> bool:
+        """Whether an optimizer was given zeros only."""
+        given = [record for term, record in self.if_mean.items() if term.kind == "gradients"]
+        return bool(given) and not any(np.any(value) for record in given for value in record.values())
+
 
 class TwoRuns:
     """The two forms of a step, traced, with a state that is put back after each run.

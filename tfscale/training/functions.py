@@ -70,6 +70,27 @@ class _Looks:
         return False
 
 
+class _Traced:
+    """A function that is traced, as often as something else is known of its steps; or run as it is.
+
+    Args:
+        function: What is traced.
+        is_eager: Whether it is run as it is.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, is_eager: bool):
+        self._function = function
+        self._is_eager = is_eager
+        self.forget()
+
+    def __call__(self, *args: Any) -> Any:
+        return self._run(*args)
+
+    def forget(self) -> None:
+        """Has it traced anew."""
+        self._run = self._function if self._is_eager else tf.function(self._function, reduce_retracing=True)
+
+
 class ReplicaSteps(NamedTuple):
     """What each replica does in a call of one step, and in a call of several. All replicas return the same tensors."""
 
@@ -130,17 +151,12 @@ class StepRunner:
         def on_batch(batch: Any) -> Logs:
             return replica.make_logs(self._first_replica(self._run(lone_step, batch)))
 
-        def traced() -> tuple[Callable[..., Logs], Callable[[Any], Logs]]:
-            if self._model.run_eagerly:
-                return steps, on_batch
-            return tf.function(steps, reduce_retracing=True), tf.function(on_batch, reduce_retracing=True)
-
-        run_steps, run_on_batch = traced()
+        run_steps, run_on_batch = self._traced(steps), self._traced(on_batch)
 
         def look_at(batch: Any, count: Any = None) -> None:
-            nonlocal run_steps, run_on_batch
             if looks(batch, is_lone=count is None or int(count) == 1):
-                run_steps, run_on_batch = traced()
+                run_steps.forget()
+                run_on_batch.forget()
 
         def function(iterator: Any) -> Logs:
             if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
@@ -167,6 +183,9 @@ class StepRunner:
             return logs
 
         return function
+
+    def _traced(self, function: Callable[..., Any]) -> _Traced:
+        return _Traced(function, is_eager=self._model.run_eagerly)
 
     def _num_steps(self) -> tf.Tensor | None:
         """Steps of the next call; None for a function of one step. A Python number would be traced anew for each."""
@@ -227,16 +246,12 @@ class StepRunner:
                 lambda value: _concat(self._strategy.experimental_local_results(value)), outputs
             )
 
-        def traced() -> Callable[[Any], Any]:
-            return one_step if self._model.run_eagerly else tf.function(one_step, reduce_retracing=True)
-
-        run_one_step = traced()
+        run_one_step = self._traced(one_step)
 
         def looked_at(batch: Any) -> Any:
-            nonlocal run_one_step
             batch = _as_tensors(batch)
             if looks.are_due() and looks(batch):
-                run_one_step = traced()
+                run_one_step.forget()
             return run_one_step(batch)
 
         def function(batches: Sequence[Any]) -> Any:

@@ -110,7 +110,7 @@ class StepCheck:
         if self._first_rows is None or self._is_random:
             return False
         rows = CheckRows.of(batch, self._strategy, all_rows=self._takes_all_rows)
-        if _specs(rows) != _specs(self._first_rows):
+        if rows.specs() != self._first_rows.specs():
             return False
         with self._state.put_back():
             self._begin_anew()
@@ -120,7 +120,7 @@ class StepCheck:
                 ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before, _LATER * self._tolerance)
             # Near a minimum the gradients are what rounding leaves of numbers that cancel.
-            is_converged = _scale(reference) < _CONVERGED * self._first_scale
+            is_converged = reference.scale() < _CONVERGED * self._first_scale
             is_told = bool(differences) and not is_converged
             is_real = is_told and not self._is_noise(rows, reference, before, differences)
         message = ""
@@ -235,8 +235,8 @@ class StepCheck:
         before = self._state.read()
         with _reference():
             reference = self._runs.alone(rows.whole)
-        self._first_scale = _scale(reference)
-        self._learned_nothing = _is_without_gradient(reference)
+        self._first_scale = reference.scale()
+        self._learned_nothing = reference.is_without_gradient()
         with self._dividing(rows):
             ours = self._findings.settle(rows, reference)
         differences = self._differences(ours, reference, before)
@@ -384,27 +384,6 @@ def _reference() -> Iterator[None]:
         raise
     except Exception as error:
         raise _NoReferenceError(error) from error
-
-
-def _specs(rows: CheckRows) -> list[Any]:
-    leaves = tf.nest.flatten((rows.whole, rows.parts))
-    return [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else type(leaf) for leaf in leaves]
-
-
-def _scale(outcome: Outcome) -> float:
-    """The size of the largest gradient, or the root of the loss where there is none."""
-    sizes: dict[str, float] = {"gradients": 0.0, "loss": 0.0}
-    for term, record in outcome.if_mean.items():
-        if term.kind in sizes:
-            values = [float(np.max(np.abs(value), initial=0.0)) for value in record.values()]
-            sizes[term.kind] = max([sizes[term.kind], *values])
-    return sizes["gradients"] or sizes["loss"] ** 0.5
-
-
-def _is_without_gradient(outcome: Outcome) -> bool:
-    """Whether an optimizer was given zeros only."""
-    given = [record for term, record in outcome.if_mean.items() if term.kind == "gradients"]
-    return bool(given) and not any(np.any(value) for record in given for value in record.values())
 
 
 def _optimizers(terms: Terms) -> list[keras.optimizers.Optimizer]:
