@@ -84,11 +84,11 @@ class _Traced:
         self.forget()
 
     def __call__(self, *args: Any) -> Any:
-        return self._run(*args)
+        return self.run(*args)
 
     def forget(self) -> None:
         """Has it traced anew."""
-        self._run = self._function if self._is_eager else tf.function(self._function, reduce_retracing=True)
+        self.run = self._function if self._is_eager else tf.function(self._function, reduce_retracing=True)
 
 
 class ReplicaSteps(NamedTuple):

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfscale.training.made import made_under
 
 # What may be zero at first: the weight of a loss, and the steps that were made.
-_LATER_WEIGHT, _LATER_COUNT = 0.5, 1000
+_LATER_WEIGHT, _LATER_COUNT = 0.5, 997
 
 
 class State:
