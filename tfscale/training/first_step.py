@@ -20,9 +20,8 @@ from tfscale.training.assignments import assigned_apart
 from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.training.made import made_under
-from tfscale.training.own_share import make_lone_share
+from tfscale.training.own_share import as_lone_replica
 from tfscale.training.randomness import draw_as_first_here, seed_generators
-from tfscale.training.share import in_share
 from tfscale.training.silence import silenced
 from tfscale.training.state import State
 from tfscale.training.terms import Recorder, Term, Terms, meet_term, meeting_terms
@@ -180,10 +179,7 @@ class TwoRuns:
         recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
         if not self._steps.eager:
             draw_as_first_here(self._strategy)
-        count = tf.constant(1, tf.int64)
-        context = tf.distribute.ReplicaContext(self._strategy, 0)
-        device = tf.device(self._strategy.extended.worker_devices[0])
-        with context, device, in_share(make_lone_share(count)), at_once(), meeting_terms(self._terms, recorder):
+        with as_lone_replica(self._strategy), at_once(), meeting_terms(self._terms, recorder):
             logs = self._steps.alone(rows)
             for path, value in keras.tree.flatten_with_path(dict(logs)):
                 # A metric's result may be a variable.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from tfscale.training.all_reduce import all_reduce_sum, replica_id
 from tfscale.training.inputs import ReplicaBatch, has_rows, num_rows
-from tfscale.training.share import Share, num_replicas
+from tfscale.training.share import Share, in_share, num_replicas
 
 
 def share_of(batch: ReplicaBatch) -> Share:
@@ -62,3 +64,11 @@ def make_lone_share(num_examples: tf.Tensor) -> Share:
     """The share of a replica that computes all rows by itself: nothing is weighted, exchanged or added up."""
     count = tf.cast(num_examples, tf.float32)
     return Share(count, count, tf.constant(1.0, tf.float64), tf.constant(0, tf.int64), 1)
+
+
+@contextlib.contextmanager
+def as_lone_replica(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Lets this thread run a step on the device of the first replica here as if it computed all rows by itself."""
+    device = tf.device(strategy.extended.worker_devices[0])
+    with tf.distribute.ReplicaContext(strategy, 0), device, in_share(make_lone_share(tf.constant(1, tf.int64))):
+        yield

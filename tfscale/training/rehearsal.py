@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfscale.training.double_buffer import at_once
 from tfscale.training.made import made_under
 from tfscale.training.outside import making_variables_outside
-from tfscale.training.own_share import make_lone_share
+from tfscale.training.own_share import as_lone_replica, make_lone_share
 from tfscale.training.randomness import draw_as_first_here
 from tfscale.training.share import in_share
 from tfscale.training.state import State
@@ -56,11 +56,8 @@ def rehearse_eagerly(strategy: tf.distribute.Strategy, step: Callable[[Any], Any
     """
     state, begins = State(strategy), list[tuple[tf.Variable, tf.Tensor]]()
     state.add(made_under(strategy).variables)
-    device = tf.device(strategy.extended.worker_devices[0])
-    lone = in_share(make_lone_share(tf.constant(1, tf.int64)))
-    context = tf.distribute.ReplicaContext(strategy, 0)
     try:
-        with state.put_back(), making_variables_outside(strategy, begins), context, device, lone, at_once():
+        with state.put_back(), making_variables_outside(strategy, begins), as_lone_replica(strategy), at_once():
             step(rows)
     finally:
         for copy, value in begins:

@@ -125,8 +125,7 @@ class StepCheck:
             is_real = is_told and not self._is_noise(rows, reference, before, differences)
         message = ""
         if is_real:
-            what = self._what.removeprefix("first ")
-            found = describe_difference(differences, what, self._strategy.num_replicas_in_sync, rows.num_rows)
+            found = self._describe(differences, rows, self._what.removeprefix("first "))
             message = f"{found}\nThe first step did not show it: what was trained since is not that of one replica."
         message = first_of_workers(self._strategy, message)
         if message and is_next and not self._look(rows):
@@ -251,16 +250,12 @@ class StepCheck:
         if not differences and self._runs.assigned_apart:
             return self._assigned_apart()
         if not differences:
-            differences = self._differences_later(rows)
-            if differences:
-                # Both were judged there.
-                return (
-                    describe_difference(differences, self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
-                    + _OF_LATER
-                )
-        if not differences or self._is_noise(rows, reference, before, differences):
-            return ""
-        return describe_difference(differences, self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
+            later = self._differences_later(rows)
+            return self._describe(later, rows) + _OF_LATER if later else ""
+        return "" if self._is_noise(rows, reference, before, differences) else self._describe(differences, rows)
+
+    def _describe(self, differences: Sequence[Difference], rows: CheckRows, what: str = "") -> str:
+        return describe_difference(differences, what or self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
 
     def _differences_later(self, rows: CheckRows) -> list[Difference]:
         """What differs in a state in which nothing is zero that may count later, such as the weight of a loss."""

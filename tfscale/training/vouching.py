@@ -16,8 +16,8 @@ MODES = ("auto", "always", "warn", "off")
 _RUN_OTHERS = (keras.layers.Lambda,)
 # Keras's own, in which the rows of a batch meet, in an order that they draw.
 _MIX_ROWS = (keras.layers.MixUp, keras.layers.CutMix)
-_HOOKS = ("train_step", "test_step", "compute_loss", "compute_metrics")
-_HOOKS_OF_PREDICTIONS = ("predict_step",)
+_HOOKS = ("call", "train_step", "test_step", "compute_loss", "compute_metrics")
+_HOOKS_OF_PREDICTIONS = ("call", "predict_step")
 
 
 def check_mode(mode: Any) -> None:
@@ -58,7 +58,7 @@ def foreign_parts(model: keras.Model, *, predicts: bool = False) -> list[str]:
         >>> foreign_parts(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
         []
     """
-    hooks = ("call", *(_HOOKS_OF_PREDICTIONS if predicts else _HOOKS))
+    hooks = _HOOKS_OF_PREDICTIONS if predicts else _HOOKS
     found = [name for name in hooks if not _is_known(getattr(type(model), name))]
     layers = [layer for layer in _tf_private.flat_layers(model) if layer is not model]
     found += [f"layer {layer.name!r}" for layer in layers if not _is_known_layer(layer)]
