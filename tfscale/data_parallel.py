@@ -183,7 +183,7 @@ class DataParallel:
     @property
     def num_replicas(self) -> int:
         """Replicas of the whole job."""
-        return self._strategy.num_replicas_in_sync
+        return int(self._strategy.num_replicas_in_sync)
 
     @property
     def global_batch(self) -> int:

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tfscale
 from tests.training.contract import PlainKeras
 from tests.training.models import LABELS, TARGETS, X, cross_entropy, mlp, regressing, sgd
+from tfscale.training.call_data import _tell_batch_size
 
 GLOBAL_BATCH = 24
 
@@ -228,9 +229,10 @@ def distributed_by_the_user(num_replicas: int, how: str) -> dict[str, Any]:
     return {"weights": model.get_weights(), "history": history.history}
 
 
-def batch_size_left_out(num_replicas: int) -> list[str]:
-    """What the log says of a `fit` without a batch size, and of one with."""
+def batch_size_left_out(num_replicas: int) -> tuple[list[str], int]:
+    """What the log says of calls of `fit` without a batch size, and of one with; in how many batches it evaluates."""
     said: list[str] = []
+    _tell_batch_size.cache_clear()
 
     class _Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -240,14 +242,18 @@ def batch_size_left_out(num_replicas: int) -> list[str]:
     log = logging.getLogger("tfscale.training.call_data")
     level = log.level
     log.addHandler(handler)
-    log.setLevel(logging.INFO)
+    log.setLevel(logging.WARNING)
     model = _compiled(made(num_replicas))
     model.fit(X, LABELS, verbose=0)
+    model.fit(X, LABELS, verbose=0)
     model.fit(X, LABELS, batch_size=GLOBAL_BATCH, verbose=0)
-    model.evaluate(X, LABELS, verbose=0)
+    seen: list[int] = []
+    counting = keras.callbacks.LambdaCallback()
+    counting.on_test_batch_end = lambda batch, logs=None: seen.append(batch)
+    model.evaluate(X, LABELS, verbose=0, callbacks=[counting])
     log.setLevel(level)
     log.removeHandler(handler)
-    return said
+    return said, len(seen)
 
 
 class Shuffled(keras.utils.PyDataset):

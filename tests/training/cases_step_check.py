@@ -408,3 +408,33 @@ def drawing_eagerly() -> list[str]:
         model.compile(sgd(), run_eagerly=True)
     model.fit(**DATA, epochs=2, verbose=0, shuffle=False)
     return [each for each in messages.kept if "could not be checked" in each]
+
+
+class TakesRoom(CentredRows):
+    """Centres rows, on a device that has no room for many."""
+
+    room = 100
+
+    def call(self, inputs: Any) -> Any:
+        if (inputs.shape[0] or 0) > self.room:
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating a tensor")
+        return super().call(inputs)
+
+
+def room_for_so_many(rooms: tuple[int, ...]) -> dict[int, str]:
+    """What is said of a step that mixes rows, by the number of rows that one device has room for."""
+    messages, dp = _Messages(), _data_parallel()
+    said = {}
+    for room in rooms:
+        layer = TakesRoom()
+        with dp.scope():
+            model = dp.prepare(keras.Sequential([keras.Input((8,)), keras.layers.Dense(2), layer]))
+            model.compile(adam(), loss="mse", run_eagerly=True)
+        layer.room = room
+        messages.kept.clear()
+        try:
+            model.fit(DATA["x"], DATA["y"], batch_size=24, verbose=0, shuffle=False)
+            said[room] = ""
+        except (tfscale.ParityError, tf.errors.ResourceExhaustedError) as error:
+            said[room] = "\n".join([*messages.kept, str(error)])
+    return said

@@ -634,52 +634,6 @@ def _dictionary(dp: Any) -> Outcome:
     return observe_fit(model, {"x": {"x": DATA["x"], "y": DATA["y"]}, "batch_size": GLOBAL_BATCH})
 
 
-def _loop_by_hand(dp: Any) -> Outcome:
-    """The loop of Keras's guide, outside of the scope."""
-    with dp.scope():
-        model = keras.Sequential([keras.Input((8,)), layers.Dense(2)])
-        optimizer, seen = adam(), keras.metrics.MeanAbsoluteError()
-    results = []
-    for start in range(0, ROWS, GLOBAL_BATCH):
-        x, y = X[start : start + GLOBAL_BATCH], TARGETS[start : start + GLOBAL_BATCH]
-        with tf.GradientTape() as tape:
-            y_pred = model(x, training=True)
-            loss = tf.reduce_mean(tf.square(y - y_pred))
-        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-        seen.update_state(y, y_pred)
-        results.append(np.array(seen.result()))
-    return {"weights": [np.array(each) for each in model.get_weights()], "batch logs": results}
-
-
-def _distributed_loop(dp: Any) -> Outcome:
-    """The loop of TensorFlow's tutorial: per-example losses, divided by the global batch."""
-    with dp.scope():
-        model = keras.Sequential([keras.Input((8,)), layers.Dense(2)])
-        optimizer = sgd(learning_rate=0.05)
-        optimizer.build(model.trainable_variables)
-
-    def step(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
-            values = tf.reduce_mean(tf.square(y - model(x)), axis=-1)
-            loss = tf.nn.compute_average_loss(values, global_batch_size=GLOBAL_BATCH)
-        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-        return loss
-
-    rows = tf.data.Dataset.from_tensor_slices((X[:ROWS], TARGETS[:ROWS])).batch(GLOBAL_BATCH)
-    losses = []
-    if dp.num_replicas == 1 and not hasattr(dp, "strategy"):
-        losses = [float(step(x, y)) for x, y in rows]
-    else:
-
-        @tf.function
-        def distributed(batch: Any) -> Any:
-            return dp.strategy.reduce("SUM", dp.strategy.run(step, args=batch), axis=None)
-
-        for batch in dp.strategy.experimental_distribute_dataset(rows):
-            losses.append(float(distributed(batch)))
-    return {"weights": [np.array(each) for each in model.get_weights()], "batch logs": [np.array(losses)]}
-
-
 class Averaging(layers.Layer):
     """Keeps an average of its own."""
 
@@ -934,8 +888,6 @@ CASES: dict[str, Case] = {
     "triples": Case(_triples),
     "rows that meet, of two data sets in one": Case(_pairs),
     "one dict of data": Case(_dictionary),
-    "loop by hand, outside of the scope": Case(_loop_by_hand),
-    "loop of TensorFlow's tutorial": Case(_distributed_loop),
 }
 
 CASES |= {

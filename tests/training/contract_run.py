@@ -33,6 +33,7 @@ TABLES = (
     "compressed",
     "replicas",
     "anywhere",
+    "loops",
     "float64",
 )
 HALF = 7

@@ -111,7 +111,9 @@ def test_data_that_the_user_distributed(result_of, how):
 
 
 def test_log_says_which_batch_is_used(result_of):
-    said = result_of("batch_size_left_out", N)
+    said, batches = result_of("batch_size_left_out", N)
+    # 250 rows in batches of 32, as on one device.
+    assert batches == 8
     assert said == ["fit without batch_size: the global batch, 24, in the place of Keras's 32"]
 
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 class Answers(NamedTuple):
     """What a strategy asks before it does what TensorFlow's own does."""
 
-    is_in_step: Callable[[], bool]
-    """Whether this thread is inside of a step: then there is one replica, to whoever asks."""
+    num_replicas: Callable[[int], Any]
+    """Given TensorFlow's number of replicas, returns what whoever asks is told."""
     all_reduce: Callable[[Any, Callable[[Any], Any]], Any]
     """Given a replica's value and TensorFlow's way to sum it, returns what the replica gets back."""
     made: Callable[[Any], None]
@@ -95,8 +95,8 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
         """TensorFlow's own, but for what a step is told."""
 
         @property
-        def _num_replicas_in_sync(self) -> int:
-            return 1 if answers.is_in_step() else super()._num_replicas_in_sync
+        def _num_replicas_in_sync(self) -> Any:
+            return answers.num_replicas(super()._num_replicas_in_sync)
 
         def _replica_ctx_all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
             send = super()._replica_ctx_all_reduce

@@ -11,7 +11,7 @@ Versions tried: see `training/versions.py`; the whole suite runs on each of them
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -114,6 +114,14 @@ def output_loss_trackers(model: keras.Model) -> list[keras.metrics.Mean]:
     """
     compile_loss = getattr(model, "_compile_loss", None)
     return [] if compile_loss is None else list(compile_loss.metrics)
+
+
+def lists_of_losses(layers: Sequence[keras.layers.Layer]) -> list[list[Any]]:
+    """The lists, to be changed in place, in which layers keep what `add_loss` and activity regularizers have left.
+
+    Why: `losses` is a copy. Breaks first: tests/programs/scripts/point_net.py.
+    """
+    return [layer._losses for layer in layers]
 
 
 def count_added_losses(model: keras.Model) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any
 
@@ -15,6 +16,7 @@ from tfscale.training.data.distribution import ExpectedBatch, check_first_batche
 from tfscale.training.inputs import GlobalBatches
 
 _log = logging.getLogger(__name__)
+_BATCH_OF_KERAS = 32
 
 
 def use_views(given: CallArguments) -> None:
@@ -47,10 +49,10 @@ def suit_batch(name: str, given: CallArguments, global_batch: int, strategy: tf.
         # Keras warns of its own default where a dataset has an order already.
         given.setdefault("shuffle", False)
     if "x" in given and _are_arrays(x) and given.can_take("batch_size"):
-        if given.get("batch_size") is None:
+        # `evaluate` and `predict` divide batches of any size, also those of 32 that Keras makes where none is said.
+        if name == "fit" and given.get("batch_size") is None:
             given["batch_size"] = global_batch
-            if name == "fit":
-                _log.info("fit without batch_size: the global batch, %d, in the place of Keras's 32", global_batch)
+            _tell_batch_size(global_batch)
         elif name == "fit":
             _check_batch_size(given["batch_size"], global_batch)
     elif name == "fit" and not isinstance(x, tf.distribute.DistributedDataset):
@@ -60,6 +62,13 @@ def suit_batch(name: str, given: CallArguments, global_batch: int, strategy: tf.
             check_first_batches(x, global_batch)
             expected = ExpectedBatch(global_batch, expected.num_batches or x.num_batches, in_any_order=True)
         expect_global_batch(strategy, expected)
+
+
+@functools.cache
+def _tell_batch_size(global_batch: int) -> None:
+    """Once for each size, and so that it is seen where nothing is set up for the log."""
+    if global_batch != _BATCH_OF_KERAS:
+        _log.warning("fit without batch_size: the global batch, %d, in the place of Keras's 32", global_batch)
 
 
 def _are_arrays(x: Any) -> bool:

@@ -1,12 +1,14 @@
 """On which rows is a step looked at?
 
-A few of the first batch, so that it costs little, and not the same number on every replica, so that a mean of means
-shows. Nor as many as a replica gets of a batch: where shapes are known, TensorFlow would give a replica what it traced
-of a user's `tf.function` for one replica on all rows.
+On those of the first batch, but for one where all replicas would get as many: a mean of means shows where they do not.
+What counts rows (`top_k`, a capacity, the five hardest of a batch) does nothing to a few. Where so many do not fit on
+one device, a few are looked at. Their number is none that a replica gets of a batch: where shapes are known, TensorFlow
+would give a replica what it traced of a user's `tf.function` for one replica on all rows.
 """
 
 from __future__ import annotations
 
+import enum
 import itertools
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +29,20 @@ from tfscale.training.inputs import (
 )
 
 _ALL = 2**31 - 1
+# One replica takes all rows that are looked at. What it computes of them is larger than they are, but not by so much
+# that a device which trains on its share of larger batches could not hold it.
+_MOST_BYTES = 2**28
+
+
+class Amount(enum.Enum):
+    """How many rows are looked at."""
+
+    MOST = "most"
+    """Those of the batch, divided unevenly, if they are not too large."""
+    ALL = "all"
+    """Those of the batch, for a step that runs on no other number."""
+    FEW = "few"
+    """One more than there are replicas, or as few more as no replica gets."""
 
 
 class CheckRows(NamedTuple):
@@ -38,24 +54,28 @@ class CheckRows(NamedTuple):
     num_rows: int
 
     @classmethod
-    def of(cls, batch: Any, strategy: tf.distribute.Strategy, *, all_rows: bool = False) -> CheckRows:
-        """The first rows of a batch, one more than there are replicas, or as few more as no replica gets.
+    def of(cls, batch: Any, strategy: tf.distribute.Strategy, amount: Amount = Amount.MOST) -> CheckRows:
+        """The first rows of a batch.
 
         Args:
             batch: A global batch, one `ReplicaBatch` for each replica here, or what TensorFlow distributed.
             strategy: Whose replicas are to get them.
-            all_rows: Whether the whole batch is taken, for a step that does not run on a few rows.
+            amount: How many of them.
         """
         replicas = local_replicas(strategy)
         parts, is_divided = _parts(batch, strategy)
         places = _places(parts[0].whole)
-        most = _ALL if all_rows else _few(parts, strategy)
+        few = _few(parts, strategy)
+        most = few if amount is Amount.FEW else max(few, _that_fit(parts[0]))
+        most = agree_with_chief(strategy, [_ALL if amount is Amount.ALL else most])[0]
         data = _concat_rows(parts, strategy, most, places) if is_divided else parts[0].data
         data = keras.tree.map_structure(_present, data)
         # Decided by the whole batch: beside a few rows, a side input may look like more of them.
         whole = {str(place): () for place in places}
         held = (leaf for place, leaf in enumerate(tf.nest.flatten(data)) if has_rows(leaf) and place not in places)
         count = min(int(num_rows(next(held))), most)
+        if amount is Amount.MOST:
+            count = uneven_count(count, few, replicas.total)
         first = take_rows(data, 0, count, whole)
         return cls(first, split_rows(first, count, whole or (), replicas), count)
 
@@ -98,16 +118,34 @@ def _parts(batch: Any, strategy: tf.distribute.Strategy) -> tuple[list[ReplicaBa
     return [ReplicaBatch(data, rows, rows, tf.constant(0, tf.int64), whole)], False
 
 
+def uneven_count(count: int, few: int, num_replicas: int) -> int:
+    """So many rows, or one less, that the replicas do not all get as many.
+
+    Args:
+        count: Rows that there are.
+        few: As many as are enough.
+        num_replicas: Among which they are divided.
+    """
+    return count - 1 if count > few and num_replicas > 1 and count % num_replicas == 0 else count
+
+
+def _that_fit(part: ReplicaBatch) -> int:
+    """How many rows like those of a replica's part are not too large for one device."""
+    leaves = [leaf for leaf in tf.nest.flatten(part.data, expand_composites=True) if tf.is_tensor(leaf)]
+    size = sum(leaf.dtype.size * int(tf.size(leaf)) for leaf in leaves)
+    rows = max(int(part.num_examples), 1)
+    return max(rows * _MOST_BYTES // max(size, 1), 1)
+
+
 def _few(parts: Sequence[ReplicaBatch], strategy: tf.distribute.Strategy) -> int:
-    """How many rows are looked at; the same on all workers."""
+    """How many rows are enough for a look; the same on all workers."""
     replicas = strategy.num_replicas_in_sync
     if parts[0].global_examples is None:
         shares = {int(part.num_examples) for part in parts}
     else:
         rows = int(parts[0].global_examples)
         shares = {rows // replicas, -(-rows // replicas)}
-    few = next(count for count in itertools.count(replicas + 1) if count not in shares)
-    return agree_with_chief(strategy, [few])[0]
+    return next(count for count in itertools.count(replicas + 1) if count not in shares)
 
 
 def _is_special(leaf: Any) -> bool:

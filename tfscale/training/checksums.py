@@ -123,7 +123,7 @@ def largest_differences(
         is_reference = replica_id() == reference
         right = all_reduce_sum([value if is_reference else tf.zeros_like(value) for value in own])
         found = tf.stack([_difference(*pair) for pair in zip(own, right, strict=True)])
-        slot = tf.one_hot(replica_id(), strategy.num_replicas_in_sync)[:, None]
+        slot = tf.one_hot(replica_id(), int(strategy.num_replicas_in_sync))[:, None]
         [everyone] = all_reduce_sum([tf.where(slot > 0, found[None], tf.zeros_like(found)[None])])
         return everyone
 

@@ -66,11 +66,30 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
     outer, _WHOLE.share, _WHOLE.inside = _WHOLE.share, share, []
     try:
         first = _num_operations()
-        with in_share(alone):
+        with in_share(alone), _keeping_losses(model):
             yield
         _refuse_draws(model.distribute_strategy, first)
     finally:
         _WHOLE.share = outer
+
+
+@contextlib.contextmanager
+def _keeping_losses(model: keras.Model) -> Iterator[None]:
+    """Lets layers keep the losses of this replica alone, while others take their turn in what gathers rows."""
+    context, lists = tf.distribute.get_replica_context(), _tf_private.lists_of_losses(_tf_private.flat_layers(model))
+
+    def merge_call(*args: Any, **kwargs: Any) -> Any:
+        kept = [list(losses) for losses in lists]
+        result = outer(*args, **kwargs)
+        for losses, own in zip(lists, kept, strict=True):
+            losses[:] = own
+        return result
+
+    outer, context.merge_call = context.merge_call, merge_call
+    try:
+        yield
+    finally:
+        context.merge_call = outer
 
 
 def _num_operations() -> int:

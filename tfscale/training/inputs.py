@@ -53,7 +53,7 @@ class LocalReplicas(NamedTuple):
 def local_replicas(strategy: tf.distribute.Strategy) -> LocalReplicas:
     """Which of the job's replicas live in this process."""
     here = len(strategy.extended.worker_devices)
-    return LocalReplicas(worker_rank(strategy) * here, here, strategy.num_replicas_in_sync)
+    return LocalReplicas(worker_rank(strategy) * here, here, int(strategy.num_replicas_in_sync))
 
 
 def worker_rank(strategy: tf.distribute.Strategy) -> int:

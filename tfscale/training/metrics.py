@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,8 +25,13 @@ from tfscale.training.gather import gather_rows
 from tfscale.training.graph_walk import depends_on
 from tfscale.training.made import made_under
 from tfscale.training.own_share import make_lone_share
+from tfscale.training.replica_count import is_in_loop
 from tfscale.training.share import Share, current_share, in_share
 from tfscale.training.terms import as_mean, is_gathered, meet_term, tells_whole_results
+
+_log = logging.getLogger(__name__)
+# Of which it was said once that they are given numbers of replicas.
+_WARNED: weakref.WeakSet[keras.metrics.Metric] = weakref.WeakSet()
 
 
 def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
@@ -92,6 +98,7 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
     metric: Any = reference()
     update, share = type(metric).update_state.__get__(metric), current_share()
     if share is None:
+        _warn_of_number_in_loop(metric, args)
         return update(*args, **kwargs)
     if share.num_replicas > 1 and (is_gathered(metric) or _is_number_of_a_batch(metric, args)):
         return _update_with_all_rows(metric, args, kwargs)
@@ -105,6 +112,19 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
         return update(value)
     # One number of the batch: over all replicas it counts once.
     return update(as_mean(value, share) if is_sum else value, sample_weight=tf.cast(share.weight, metric.dtype))
+
+
+def _warn_of_number_in_loop(metric: Any, args: Sequence[Any]) -> None:
+    is_counting = is_in_loop() and type(metric).update_state in _COUNTING_NUMBERS and len(args) > 0
+    if not is_counting or metric in _WARNED or tf.convert_to_tensor(args[0]).shape.rank != 0:
+        return
+    _WARNED.add(metric)
+    _log.warning(
+        "metric %r is given one number by each replica in `strategy.run`, and logs their mean, which one device does "
+        "not: a part of a sum comes out too small. Give it a number for each example, or update it with what "
+        '`strategy.reduce("SUM", ...)` returns',
+        metric.name,
+    )
 
 
 def _is_list_of_numbers(value: Any) -> bool:

@@ -92,7 +92,7 @@ def prepare(
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call; see `DataParallel`.
         compression: How gradients travel; see `DataParallel`.
         double_buffering: Whether they travel during the next step; see `DataParallel`.
-        check: Whether the first step is compared with that of one replica, on a few rows, before anything is updated:
+        check: Whether the first step is compared with that of one replica, on its own rows, before anything is updated:
             `"auto"` where code takes part that is not Keras's own (a `train_step`, layer, loss, metric ...),
             `"always"`, `"off"`, or `"warn"` for a warning in place of an error. It makes the first step take two to
             three times as long.

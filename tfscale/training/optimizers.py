@@ -26,6 +26,7 @@ from tfscale.training.callers import callers
 from tfscale.training.divided_calls import divides_calls, sum_over_parts
 from tfscale.training.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.training.graph_walk import depends_on
+from tfscale.training.replica_count import is_in_loop
 from tfscale.training.scope_checks import check_inside_scope
 from tfscale.training.sending import sum_over_replicas
 from tfscale.training.share import Share, current_share, num_replicas
@@ -117,7 +118,8 @@ def _weigh(optimizer: keras.optimizers.Optimizer, gradients: list[Any], variable
     """A custom `train_step` gives the gradients of its replica's own loss: they are weighted here."""
     share = current_share()
     if share is None:
-        return gradients
+        # Parts of a sum, of which accumulators hold the mean.
+        return [_times(each, num_replicas()) for each in gradients] if accumulates(optimizer) else gradients
     if not share.weights_gradients:
         if is_recording():
             _meet_gradients(optimizer, _of_global_batch(optimizer, gradients), variables, is_global=True)
@@ -186,10 +188,12 @@ def sum_gradients(gradients: Any) -> Any:
         return gradients
     flat: list[Any] = tf.nest.flatten(gradients)
     is_sum = meet_term("gradients", sum_gradients, "tfscale.sum_gradients", flat)
-    if share is None or share.num_replicas == 1:
+    if num_replicas() == 1 or (share is None and not is_in_loop()):
         return gradients
-    weight = share.weight if share.weights_gradients and not is_sum else share.is_counted(tf.float64)
-    sums = all_reduce_sum([_times(gradient, weight) for gradient in flat])
+    if share is not None:
+        weight = share.weight if share.weights_gradients and not is_sum else share.is_counted(tf.float64)
+        flat = [_times(gradient, weight) for gradient in flat]
+    sums = all_reduce_sum(flat)
     note_sums(sums)
     return tf.nest.pack_sequence_as(gradients, sums)
 

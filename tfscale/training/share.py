@@ -97,7 +97,7 @@ def num_replicas() -> int:
     Whoever else asks TensorFlow inside of a step is told that there is one (`_strategy_private.py`).
     """
     share = current_share()
-    return tf.distribute.get_strategy().num_replicas_in_sync if share is None else share.num_replicas
+    return int(tf.distribute.get_strategy().num_replicas_in_sync) if share is None else share.num_replicas
 
 
 def is_in_step() -> bool:

@@ -18,11 +18,12 @@ import tensorflow as tf
 from tfscale.errors import ParityError, TfscaleError
 from tfscale.training import _tf_private
 from tfscale.training.agreement import first_of_workers
-from tfscale.training.check_rows import CheckRows
+from tfscale.training.check_rows import Amount, CheckRows
 from tfscale.training.divided_calls import DrawsBesideError
 from tfscale.training.first_step import Outcome, Steps, TwoRuns
 from tfscale.training.made import made_under
 from tfscale.training.metrics import metrics_of
+from tfscale.training.no_reference import NoReferenceError, as_reference
 from tfscale.training.other_ways import OtherWay, other_ways
 from tfscale.training.randomness import seed_generators
 from tfscale.training.state import State
@@ -77,14 +78,14 @@ class StepCheck:
         self._tolerance = tolerance_of(_bytes_per_number(model))
         self._findings = StepFindings(model, strategy, terms, self._runs, self._tolerance, self._what)
         self._first_rows: CheckRows | None = None
-        self._takes_all_rows = False
+        self._amount = Amount.MOST
         self._first_scale = 0.0
         self._learned_nothing = False
         self._is_random = False
         self._is_own, self._is_eager, self._tells = steps.is_own, steps.eager, steps.tells
 
     def __call__(self, batch: Any) -> None:
-        """Looks at the step for a few rows of a batch.
+        """Looks at the step for the rows of a batch.
 
         Args:
             batch: As the iterator of `fit` yields it.
@@ -109,7 +110,7 @@ class StepCheck:
         """
         if self._first_rows is None or self._is_random:
             return False
-        rows = CheckRows.of(batch, self._strategy, all_rows=self._takes_all_rows)
+        rows = CheckRows.of(batch, self._strategy, self._amount)
         if rows.specs() != self._first_rows.specs():
             return False
         with self._state.put_back():
@@ -142,19 +143,21 @@ class StepCheck:
             raise ParityError(message)
 
     def _look_at_as_many_rows_as_it_takes(self, batch: Any) -> str:
-        """A few, or all of the batch for a step that does not run on a few, or learns nothing of them."""
-        why: Exception | None = None
-        for all_rows in (False, True):
+        """Most of the batch; all of it for a step that runs on no other number; a few where so many do not fit."""
+        why: NoReferenceError | None = None
+        for amount in Amount:
+            if amount is Amount.FEW and why is not None and not why.takes_too_much:
+                break
             try:
-                with _reference():
-                    rows = CheckRows.of(batch, self._strategy, all_rows=all_rows)
+                with as_reference():
+                    rows = CheckRows.of(batch, self._strategy, amount)
                     self._runs.trace_alone(rows.whole)
                 message = self._look(rows)
-                if self._learned_nothing and not (message or all_rows):
+                if self._learned_nothing and not message and amount is Amount.MOST:
                     continue
-                self._first_rows, self._takes_all_rows = rows, all_rows
+                self._first_rows, self._amount = rows, amount
                 return message
-            except _NoReferenceError as error:
+            except NoReferenceError as error:
                 why = error
         _log.warning("the %s could not be checked (%s)", self._what, why)
         return ""
@@ -210,7 +213,7 @@ class StepCheck:
         self._runs.forget()
         message = "It is not traced."
         try:
-            with _reference():
+            with as_reference():
                 self._runs.trace_alone(rows.whole)
             message = self._look_in_one_way(rows)
         except DrawsBesideError:
@@ -232,8 +235,7 @@ class StepCheck:
 
     def _compare(self, rows: CheckRows) -> str:
         before = self._state.read()
-        with _reference():
-            reference = self._runs.alone(rows.whole)
+        reference = self._reference_of(rows)
         self._first_scale = reference.scale()
         self._learned_nothing = reference.is_without_gradient()
         with self._dividing(rows):
@@ -253,6 +255,21 @@ class StepCheck:
             later = self._differences_later(rows)
             return self._describe(later, rows) + _OF_LATER if later else ""
         return "" if self._is_noise(rows, reference, before, differences) else self._describe(differences, rows)
+
+    def _reference_of(self, rows: CheckRows) -> Outcome:
+        """The step on one replica; where its rows are too many for one worker's device, they are for all."""
+        found, why = None, ""
+        try:
+            with as_reference():
+                found = self._runs.alone(rows.whole)
+        except NoReferenceError as error:
+            if not error.takes_too_much:
+                raise
+            why = str(error)[:_SHOWN]
+        why = first_of_workers(self._strategy, why)
+        if found is None or why:
+            raise NoReferenceError(why, takes_too_much=True)
+        return found
 
     def _describe(self, differences: Sequence[Difference], rows: CheckRows, what: str = "") -> str:
         return describe_difference(differences, what or self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
@@ -364,21 +381,6 @@ class StepCheck:
 
     def _slots(self) -> list[str]:
         return [each.path for optimizer in held_optimizers(self._model) for each in optimizer.variables]
-
-
-class _NoReferenceError(Exception):
-    """What a program of the user does on one replica with fewer rows than it expects."""
-
-
-@contextlib.contextmanager
-def _reference() -> Iterator[None]:
-    """Tells a step that does not even run on one replica from whatever else fails."""
-    try:
-        yield
-    except tf.errors.OutOfRangeError:
-        raise
-    except Exception as error:
-        raise _NoReferenceError(error) from error
 
 
 def _optimizers(terms: Terms) -> list[keras.optimizers.Optimizer]:

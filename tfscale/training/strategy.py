@@ -26,8 +26,8 @@ from tfscale.training.optimizers import answer_all_reduce
 from tfscale.training.outside import entering_scope
 from tfscale.training.packs import choose_packing
 from tfscale.training.reads import read_in_step
+from tfscale.training.replica_count import told
 from tfscale.training.scope_checks import refuse_loop_inside_scope, refuse_optimizer_outside
-from tfscale.training.share import is_in_step
 from tfscale.training.versions import check_versions
 from tfscale.training.xla import refuse_updates_inside_xla
 
@@ -212,7 +212,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
         answer_for(
             strategy,
             Answers(
-                is_in_step,
+                told,
                 answer_all_reduce,
                 made_under(strategy).note,
                 lambda: entering_scope(strategy),

@@ -152,6 +152,16 @@ def meeting_terms(terms: Terms, recorder: Recorder | None = None) -> Iterator[No
         _CURRENT.terms, _CURRENT.recorder, _CURRENT.counts, _CURRENT.sums = outer
 
 
+@contextlib.contextmanager
+def noting_sums() -> Iterator[None]:
+    """Begins with none for a function of a loop by hand."""
+    outer, _CURRENT.sums = _CURRENT.sums, []
+    try:
+        yield
+    finally:
+        _CURRENT.sums = outer
+
+
 def note_sums(sums: Sequence[Any]) -> None:
     """Notes gradients that are those of the global batch already, and are not to be summed again."""
     leaves = [leaf for leaf in tf.nest.flatten(list(sums), expand_composites=True) if tf.is_tensor(leaf)]

@@ -1,5 +1,6 @@
 """What callbacks and random generators have counted, saved as JSON and given back."""
 
+import datetime
 import json
 import random
 import types
@@ -7,17 +8,19 @@ import types
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfscale.callbacks import ChiefOnly
+from tfscale.errors import RecoveryError
 from tfscale.training import _fit_private
 from tfscale.training.recovery.counters import (
-    put_in_arrays,
+    check_states,
     read_callbacks,
     read_random_streams,
     restore_callbacks,
     restore_random_streams,
-    take_out_arrays,
 )
+from tfscale.training.recovery.values import put_in_arrays, take_out_arrays
 
 
 def through_json(value):
@@ -37,14 +40,85 @@ def through_json(value):
         [1, [2.5, None]],
         {"a": {"b": [1]}},
         {"weights": [np.arange(3.0), np.ones((2, 2), np.int64)]},
+        (1, (2.5, None)),
+        {1, 2},
+        frozenset({"a"}),
+        b"\x00x",
+        1 + 2j,
+        datetime.date(2020, 1, 2),
+        datetime.datetime(2020, 1, 2, 3, 4, 5, 6, datetime.timezone.utc),
+        datetime.time(3, 4),
+        datetime.timedelta(days=1, microseconds=5),
+        {1: (2, 3), (1, 2): "b", None: set()},
+        # As tfscale's own notes look.
+        {"__array__": 5},
+        {"__tuple__": [1], "more": {"__dict__": {"__set__": 0}}},
+        {"__tensor__": None},
     ],
 )
 def test_values_come_back(value):
-    np.testing.assert_equal(through_json(value), value)
+    found = through_json(value)
+    np.testing.assert_equal(found, value)
+    assert type(found) is type(value)
 
 
-def test_numbers_of_numpy_become_pythons():
-    assert through_json({"best": np.float32(0.5), "wait": np.int64(2)}) == {"best": 0.5, "wait": 2}
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array(["a", "long"]),
+        np.array([b"a", b"b"]),
+        np.array(["2020-01-02", "NaT"], "datetime64[D]"),
+        np.array([[1], [2]], "timedelta64[s]"),
+        np.array([{"a": 1}, [2], None], object),
+        np.datetime64("2020-01-02"),
+        np.zeros((0, 3)),
+        np.array(True),
+    ],
+)
+def test_arrays_come_back(array):
+    found = through_json({"a": [array]})["a"][0]
+    assert (found.dtype, found.shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(found, array)
+
+
+def test_tensors_come_back():
+    found = through_json((tf.constant([1.5], tf.bfloat16), tf.constant("text"), keras.Variable([1, 2])))
+    assert [each.dtype.name for each in found] == ["bfloat16", "string", "int32"]
+    assert float(found[0][0]) == 1.5
+    assert found[1].numpy() == b"text"
+    np.testing.assert_array_equal(found[2], [1, 2])
+
+
+class KeepsState(keras.callbacks.Callback):
+    def __init__(self, state):
+        super().__init__()
+        self.state = state
+
+    def get_state(self):
+        return self.state() if callable(self.state) else self.state
+
+    def set_state(self, state):
+        self.state = state
+
+
+def fails():
+    raise OSError("no such file")
+
+
+def test_state_that_cannot_be_saved_is_refused_by_name():
+    with pytest.raises(RecoveryError, match="KeepsState, whose state holds <object object"):
+        check_states([KeepsState({"seen": {1}}), KeepsState({"a": [object()]})])
+
+
+@pytest.mark.parametrize("state", [object(), fails])
+def test_saving_goes_on_without_a_state_that_cannot_be_saved(caplog, state):
+    callbacks = [KeepsState(state), KeepsState({"seen": {1}})]
+    assert read_callbacks(callbacks) == {"KeepsState 1": {"seen": {1}}}
+    assert "the state of callback KeepsState is left out" in caplog.text
+
+
+def test_state_that_is_not_there_before_training_is_no_error():
+    check_states([KeepsState(fails)])
 
 
 COUNTING = {

@@ -22,11 +22,9 @@ from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_
 from tfscale.training.branches import refusing_lone_collectives
 from tfscale.training.callers import callers
 from tfscale.training.data.dataset import OwnBatches, find_global_dataset
+from tfscale.training.hand_loops import prepare_function
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
-from tfscale.training.made import made_under
 from tfscale.training.randomness import seeds_of_replicas, separate_random_streams
-from tfscale.training.rehearsal import rehearse
-from tfscale.training.replica_walk import mark_own
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +57,8 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
     run = strategy.run
 
     def run_once(fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
-        if not tf.executing_eagerly() and _calling_model(_CALLS + _ON_BATCH) is None:
-            _build_optimizers(strategy, fn, args, kwargs or {})
-        if not tf.executing_eagerly():
-            _mark_own_arguments(strategy, (args, kwargs))
+        if _calling_model(_CALLS + _ON_BATCH) is None:
+            fn = prepare_function(strategy, fn, args, kwargs or {})
         separate_random_streams(strategy)
         with refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
             results = run(on_replica, args, kwargs, options)
@@ -78,26 +74,6 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
 
 _CALLS = ("fit", "evaluate", "predict")
 _ON_BATCH = ("train_on_batch", "test_on_batch", "predict_on_batch")
-
-
-def _build_optimizers(strategy: tf.distribute.Strategy, fn: Any, args: Any, kwargs: Any) -> None:
-    """Rehearses the step of a loop by hand whose optimizers are not built, which replicas could not do inside of it."""
-    if all(optimizer.built for optimizer in made_under(strategy).optimizers):
-        return
-    own_args, own_kwargs = tf.nest.map_structure(
-        lambda each: strategy.experimental_local_results(each)[0], (args, kwargs)
-    )
-    try:
-        rehearse(strategy, lambda _: fn(*own_args, **own_kwargs), ())
-    except Exception as error:  # What is wrong with the user's step will show where it is run.
-        _log.debug("the step of a loop by hand could not be rehearsed: %s", error)
-
-
-def _mark_own_arguments(strategy: tf.distribute.Strategy, arguments: Any) -> None:
-    """Of what a loop by hand gives to `strategy.run`: each replica's own rows."""
-    for each in tf.nest.flatten(arguments):
-        if isinstance(each, tf.distribute.DistributedValues) and not isinstance(each, tf.Variable):
-            mark_own(strategy.experimental_local_results(each))
 
 
 def _refuse_on_workers(model: keras.Model, strategy: tf.distribute.Strategy) -> None:

@@ -10,26 +10,69 @@ from typing import Any
 import keras
 import numpy as np
 
+from tfscale.errors import RecoveryError
 from tfscale.training import _fit_private
 from tfscale.training.callbacks.chief_only import inner_callback
+from tfscale.training.recovery.values import UnsupportedValueError, take_out_arrays
 
 _log = logging.getLogger(__name__)
-_ARRAY = "__array__"
 
 
 def read_callbacks(callbacks: Iterable[keras.callbacks.Callback]) -> dict[str, Any]:
-    """Returns the counters of Keras's callbacks, and what others return from a `get_state()` of theirs."""
+    """Returns the counters of Keras's callbacks, and what others return from a `get_state()` of theirs.
+
+    What cannot be saved is left out, with a warning: training must not suffer.
+    """
     states = {}
     for key, callback in _by_key(callbacks).items():
         names = _fit_private.callback_counters(callback)
         if isinstance(callback, keras.callbacks.CSVLogger):
             states[key] = {"rows": _read_rows(callback)}
-        elif hasattr(callback, "get_state") and hasattr(callback, "set_state"):
-            states[key] = callback.get_state()
+        elif _has_state(callback):
+            try:
+                states[key] = _read_state(callback)
+            except Exception as error:
+                _log.warning(
+                    "the state of callback %s is left out of this checkpoint: %s: %s",
+                    type(callback).__name__,
+                    type(error).__name__,
+                    error,
+                )
         elif names:
             # A callback that has not begun yet may lack some.
             states[key] = {name: getattr(callback, name) for name in names if hasattr(callback, name)}
     return states
+
+
+def check_states(callbacks: Iterable[keras.callbacks.Callback]) -> None:
+    """Refuses callbacks whose state cannot be saved, before anything is trained.
+
+    Raises:
+        RecoveryError: Naming the callback.
+    """
+    for callback in _by_key(callbacks).values():
+        if not _has_state(callback):
+            continue
+        try:
+            _read_state(callback)
+        except UnsupportedValueError as error:
+            raise RecoveryError(
+                "What a callback's `get_state()` returns must be something that can be saved and given back as it was: "
+                "numbers, texts, bytes, dates, arrays, tensors, and lists, tuples, sets and dicts of them.\n"
+                f"Received: {type(callback).__name__}, whose state holds {error}."
+            ) from error
+        except Exception as error:  # It may need what `on_train_begin` makes.
+            _log.debug("%s has no state yet: %s", type(callback).__name__, error)
+
+
+def _has_state(callback: Any) -> bool:
+    return hasattr(callback, "get_state") and hasattr(callback, "set_state")
+
+
+def _read_state(callback: Any) -> Any:
+    state = callback.get_state()
+    take_out_arrays(state, [])
+    return state
 
 
 def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], states: dict[str, Any]) -> None:
@@ -68,33 +111,6 @@ def restore_random_streams(states: dict[str, Any]) -> None:
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))
     np.random.set_state(states["numpy"])
-
-
-def take_out_arrays(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Returns `value` as JSON can hold it; arrays in it are appended to `arrays`."""
-    if isinstance(value, np.ndarray):
-        arrays.append(value)
-        return {_ARRAY: len(arrays) - 1}
-    if isinstance(value, dict):
-        return {str(key): take_out_arrays(each, arrays) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [take_out_arrays(each, arrays) for each in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
-    return float(value)
-
-
-def put_in_arrays(value: Any, arrays: list[np.ndarray]) -> Any:
-    """The inverse of `take_out_arrays`."""
-    if isinstance(value, dict):
-        if set(value) == {_ARRAY}:
-            return arrays[value[_ARRAY]]
-        return {key: put_in_arrays(each, arrays) for key, each in value.items()}
-    if isinstance(value, list):
-        return [put_in_arrays(each, arrays) for each in value]
-    return value
 
 
 def _read_rows(logger: keras.callbacks.CSVLogger) -> str:

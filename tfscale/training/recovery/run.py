@@ -15,18 +15,18 @@ from tfscale.errors import RecoveryError
 from tfscale.training import _fit_private, _tf_private
 from tfscale.training.recovery.batch_change import change_batch, first_rates, rate_factors, read_rates
 from tfscale.training.recovery.counters import (
-    put_in_arrays,
+    check_states,
     read_callbacks,
     read_random_streams,
     restore_callbacks,
     restore_random_streams,
-    take_out_arrays,
 )
 from tfscale.training.recovery.decision import Decision, Settings
 from tfscale.training.recovery.files import Saved, StateFiles
 from tfscale.training.recovery.fit_data import FitData
 from tfscale.training.recovery.position import Position
 from tfscale.training.recovery.termination import EXIT_STATUS, Termination
+from tfscale.training.recovery.values import put_in_arrays, take_out_arrays
 from tfscale.training.recovery.variables import RunVariables
 from tfscale.training.recovery.votes import Vote, Workers
 
@@ -80,8 +80,10 @@ class RecoveryRun:
         """Finds the newest checkpoint, if there is one, and takes up its state.
 
         Raises:
-            RecoveryError: On every worker, when it is one of another model, or none can be read.
+            RecoveryError: On every worker, when it is one of another model, or none can be read; and when what a
+                callback's `get_state()` returns cannot be saved.
         """
+        check_states(self._callbacks)
         self._variables = RunVariables(self._model, self._strategy)
         self._rates = first_rates(self._model)
         self._termination.start()
