@@ -115,7 +115,7 @@ def divided_by_calls() -> dict[str, Any]:
     except tfscale.ParityError as refused:
         error = str(refused)
     said = [each for each in messages.kept if "mixes the rows" in each]
-    return {"most": max(model.counts.seen), "said": said, "drawing": error}
+    return {"rows": set(map(int, model.counts.seen)), "said": said, "drawing": error}
 
 
 def checked_once() -> dict[str, int]:
@@ -438,3 +438,73 @@ def room_for_so_many(rooms: tuple[int, ...]) -> dict[int, str]:
         except (tfscale.ParityError, tf.errors.ResourceExhaustedError) as error:
             said[room] = "\n".join([*messages.kept, str(error)])
     return said
+
+
+class RareBranch(keras.Model):
+    """Updates of two optimizers, of which one comes at every third step, and mixes rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = keras.layers.Dense(2)
+        self.steps = self.add_weight(name="steps", shape=(), dtype="int32", initializer="zeros", trainable=False)
+
+    def call(self, inputs: Any) -> Any:
+        return self.net(inputs)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+
+        def lazily() -> Any:
+            return tf.reduce_sum(tf.square(tf.reduce_mean(self.net(x), axis=0)))
+
+        self.steps.assign_add(1)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(y - self.net(x)))
+            loss += tf.cond(tf.equal(self.steps.value % 3, 0), lazily, lambda: tf.constant(0.0))
+        variables = self.net.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
+
+
+def every_third_step() -> dict[str, Any]:
+    """What becomes of a branch that no look at steps 1, 2, 4, 8 ... would take."""
+    messages, dp = _Messages(), _data_parallel()
+    found: dict[str, Any] = {}
+    for name, prepare in (("plain", None), ("ours", dp)):
+        keras.utils.set_random_seed(3)
+        with dp.scope() if prepare else keras.name_scope(name):
+            model = RareBranch()
+            model = prepare.prepare(model) if prepare else model
+            model.compile(sgd(learning_rate=0.05))
+        try:
+            model.fit(**DATA, epochs=2, verbose=0, shuffle=False)
+            found[name] = [np.asarray(each) for each in model.get_weights()]
+        except tfscale.ParityError as error:
+            found[name] = str(error)
+    return {**found, "said": messages.kept}
+
+
+class LargeInputs(CentredRows):
+    """Rows by their size among those that they come with, which tells nothing of what was added to all."""
+
+    def call(self, inputs: Any) -> Any:
+        return inputs / tf.sqrt(tf.reduce_mean(tf.square(inputs), axis=0))
+
+
+def far_from_zero(dtype: str) -> dict[str, Any]:
+    """The gap between predictions of rows that meet, of inputs in which a rounding is much; and what is said."""
+    messages, dp = _Messages(), _data_parallel()
+    x = DATA["x"].astype(dtype) + (20000 if dtype == "float32" else 0)
+
+    def build() -> keras.Model:
+        keras.utils.set_random_seed(3)
+        shift = keras.layers.Rescaling(1.0, offset=float(-x.mean()), dtype=dtype)
+        layers = [keras.Input((8,), dtype=dtype), shift, keras.layers.Dense(2, dtype=dtype), LargeInputs(dtype=dtype)]
+        return keras.Sequential(layers)
+
+    expected = build().predict(x, batch_size=24, verbose=0)
+    with dp.scope():
+        model = dp.prepare(build())
+        model.compile()
+    found = model.predict(x, batch_size=24, verbose=0)
+    return {"gap": float(np.max(np.abs(found - expected))), "said": messages.kept}

@@ -1026,7 +1026,7 @@ REFUSED: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "a sum beside a mean": (SumBesideMean, "sum_over_examples"),
     "a layer that keeps an average": (KeepsAverage, "gather_rows"),
     "a log that is a maximum": (LogsLargest, "gather_rows"),
-    "fails on one row": (FirstTwoRows, ""),
+    "the first two rows of a replica": (FirstTwoRows, "gather_rows"),
     "a number that is clipped": (Adapts, "gather_rows"),
     "the hardest rows": (Hardest, "gather_rows"),
     "the hardest rows but one": (HardestButOne, "gather_rows"),

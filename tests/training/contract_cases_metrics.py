@@ -66,6 +66,21 @@ class TracksItsOwn(keras.Model):
         return self.second(hidden)
 
 
+class Largest(keras.metrics.Metric):
+    """A state that is no sum: the largest error so far, of any row."""
+
+    def __init__(self) -> None:
+        super().__init__(name="largest")
+        self.value = self.add_weight(shape=(), initializer="zeros", name="value")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        del sample_weight
+        self.value.assign(keras.ops.maximum(self.value, keras.ops.max(keras.ops.abs(y_true - y_pred))))
+
+    def result(self) -> Any:
+        return self.value + 0.0
+
+
 _M = keras.metrics
 
 CASES: dict[str, Case] = {
@@ -74,6 +89,9 @@ CASES: dict[str, Case] = {
     ),
     "metrics, last batch smaller than N": measuring(
         _M.AUC, lambda: _M.F1Score(threshold=0.5), data=_binary_data(FEWER_THAN_REPLICAS)
+    ),
+    "metric whose state is a maximum, last batch smaller than N": measuring(
+        Largest, data=_binary_data(FEWER_THAN_REPLICAS)
     ),
     "metrics MeanIoU and accuracy": measuring(
         lambda: _M.MeanIoU(num_classes=2, sparse_y_pred=False),

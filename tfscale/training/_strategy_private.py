@@ -63,6 +63,15 @@ def _answering(
         def read_value(self) -> Any:
             return read(self, super().read_value)
 
+        def scatter_nd_update(self, indices: Any, updates: Any, name: Any = None) -> Any:
+            return self.assign(tf.tensor_scatter_nd_update(self, indices, updates, name))
+
+        def scatter_nd_add(self, indices: Any, updates: Any, name: Any = None) -> Any:
+            return self.assign(tf.tensor_scatter_nd_add(self, indices, updates, name))
+
+        def scatter_nd_sub(self, indices: Any, updates: Any, name: Any = None) -> Any:
+            return self.assign(tf.tensor_scatter_nd_sub(self, indices, updates, name))
+
         def _dense_var_to_tensor(self, *args: Any, **kwargs: Any) -> Any:
             return read(self, functools.partial(super()._dense_var_to_tensor, *args, **kwargs))
 

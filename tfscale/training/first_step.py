@@ -1,7 +1,7 @@
 """Is the first step on N replicas that of one replica?
 
-Before anything is updated, the step is run twice on the same rows from the same state: divided over the replicas, and as
-one replica on all of these rows: the reference, in which only the answers of the strategy are tfscale's.
+Before anything is updated, the step is run twice on the same rows from the same state: divided over the replicas, and
+as one replica on all of these rows: the reference, in which only the answers of the strategy are tfscale's.
 What the step makes of its rows is compared, and so is what it leaves in every variable; then the state is put back.
 """
 

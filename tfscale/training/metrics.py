@@ -19,7 +19,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.training import _tf_private
-from tfscale.training.all_reduce import all_reduce_sum
+from tfscale.training.all_reduce import all_reduce_sum, replica_id
 from tfscale.training.foreign import is_of_keras
 from tfscale.training.gather import gather_rows
 from tfscale.training.graph_walk import depends_on
@@ -53,13 +53,15 @@ def unchanged_by_stand_in(variables: Sequence[keras.Variable], share: Share) -> 
         return
     before = local_metric_states(variables)
     outer, _STEP.before = _STEP.before, dict(zip(map(id, variables), before, strict=True))
+    left = _STEP.before
     try:
         yield
     finally:
         _STEP.before = outer
 
-    for variable, state in zip(variables, before, strict=True):
-        variable.assign(tf.where(share.num_examples > 0, variable.value, state))
+    for variable in variables:
+        if (state := left.get(id(variable))) is not None:
+            variable.assign(tf.where(share.num_examples > 0, variable.value, state))
 
 
 def _without_stand_in(variables: Sequence[keras.Variable], share: Share) -> list[tf.Tensor]:
@@ -147,14 +149,19 @@ def _is_number_of_a_batch(metric: keras.metrics.Metric, args: Sequence[Any]) -> 
 
 def _update_with_all_rows(metric: keras.metrics.Metric, args: Any, kwargs: Any) -> None:
     whole_args, whole_kwargs = keras.tree.map_structure(_gathered, (args, kwargs))
-    before, share = local_metric_states(metric.variables), current_share()
-    # The states are added up, so one replica counts for all: the first that has rows, and none whose row is a stand-in.
-    counts_for_all = share is None or (share.num_examples > 0) & (share.first_row == 0)
+    before = local_metric_states(metric.variables)
+    # The states are added up, so one replica counts for all, and always the same: it goes on from what it has counted.
+    # It has all rows, also where its own is a stand-in.
+    counts_for_all = replica_id() == 0
+    if _STEP.before is not None:
+        for variable in metric.variables:
+            _STEP.before.pop(id(variable), None)
     # A metric that it keeps counts as on one replica, too.
     with in_share(make_lone_share(tf.constant(1, tf.int64))):
         type(metric).update_state(metric, *whole_args, **whole_kwargs)
     for variable, state in zip(metric.variables, before, strict=True):
-        variable.assign(tf.where(counts_for_all, tf.convert_to_tensor(variable.value), state))
+        if not counts_for_all:
+            variable.assign(state)
 
 
 def _gathered(value: Any) -> Any:
@@ -172,7 +179,7 @@ class _Step(threading.local):
     given: list[tuple[keras.metrics.Metric, Any]] | None = None
     """What metrics have told it."""
     before: dict[int, tf.Tensor] | None = None
-    """By a metric variable's id, what it held before the step, where that may be put back."""
+    """By a metric variable's id, what it held before the step, where that is to be put back."""
 
 
 _STEP = _Step()

@@ -11,8 +11,11 @@ import tensorflow as tf
 
 from tfscale.training.made import made_under
 
-# What may be zero at first: the weight of a loss, and the steps that were made.
-_LATER_WEIGHT, _LATER_COUNT = 0.5, 997
+# What may be zero at first: the weight of a loss ...
+_LATER_WEIGHT = 0.5
+LATER_COUNTS = (997, 720_719, 720_720)
+"""... and the steps that were made: a prime, at which little falls due; a number at which falls due what does every
+up to 16 steps, and the one before it, for what counts first."""
 
 
 class State:
@@ -72,23 +75,32 @@ class State:
             for copy, value in before:
                 copy.assign(value)
 
-    def stir(self, leave_out: Collection[Any]) -> bool:
-        """Gives every number that is zero another value, as it may have later; returns whether there is any.
-
-        Counters become large, for what begins after so many steps; weights of losses and gates count.
+    def zeros(self, leave_out: Collection[Any]) -> list[tf.Variable]:
+        """Copies of single numbers that are zero, and may be others later.
 
         Args:
-            leave_out: Keras variables that keep theirs.
+            leave_out: Keras variables that are none of them.
         """
         kept = {copy for variable in leave_out for copy in self._copies_of(variable.value)}
-        is_any = False
-        for identity, copy in self._copies.items():
-            is_number = copy.shape.num_elements() == 1 and (copy.dtype.is_floating or copy.dtype.is_integer)
-            if is_number and identity not in kept and not np.any(np.asarray(copy)):
-                value = _LATER_WEIGHT if copy.dtype.is_floating else _LATER_COUNT
-                copy.assign(tf.fill(copy.shape, tf.cast(value, copy.dtype)))
-                is_any = True
-        return is_any
+        return [
+            copy
+            for identity, copy in self._copies.items()
+            if copy.shape.num_elements() == 1
+            and (copy.dtype.is_floating or copy.dtype.is_integer)
+            and identity not in kept
+            and not np.any(np.asarray(copy))
+        ]
+
+    def stir(self, zeros: Iterable[tf.Variable], count: int) -> None:
+        """Gives what was zero a value that it may have later.
+
+        Args:
+            zeros: What `zeros` has returned. Weights of losses and gates count half.
+            count: That of counters.
+        """
+        for copy in zeros:
+            value = _LATER_WEIGHT if copy.dtype.is_floating else min(count, copy.dtype.max)
+            copy.assign(tf.fill(copy.shape, tf.cast(value, copy.dtype)))
 
     def read(self, *, alone: bool = False) -> dict[str, np.ndarray]:
         """By name: the first copy, or the sum of what the replicas have counted.

@@ -26,7 +26,7 @@ from tfscale.training.metrics import metrics_of
 from tfscale.training.no_reference import NoReferenceError, as_reference
 from tfscale.training.other_ways import OtherWay, other_ways
 from tfscale.training.randomness import seed_generators
-from tfscale.training.state import State
+from tfscale.training.state import LATER_COUNTS, State
 from tfscale.training.step_cause import describe_difference
 from tfscale.training.step_differences import (
     Difference,
@@ -46,6 +46,8 @@ _SHOWN = 500
 _LATER = 10
 # Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
 _CONVERGED = 1e-3
+# So much more than what a rounding, or chance, makes of the reference is still that.
+_ALIKE, _ALIKE_AT_RANDOM = 10, 100
 # As often the reference is run to see whether it is by chance that it differs.
 _RUNS_AT_RANDOM = 3
 # By whether a step is run eagerly: what is drawn in a graph is silenced.
@@ -76,6 +78,8 @@ class StepCheck:
         self._state = State(strategy)
         self._runs = TwoRuns(steps, strategy, terms, self._state)
         self._tolerance = tolerance_of(_bytes_per_number(model))
+        # Some of the roundings in which inputs come, which no half precision can show.
+        self._roundings = 2**-50 if _bytes_per_number(model) == 8 else 2**-21
         self._findings = StepFindings(model, strategy, terms, self._runs, self._tolerance, self._what)
         self._first_rows: CheckRows | None = None
         self._amount = Amount.MOST
@@ -284,19 +288,18 @@ class StepCheck:
                 for each in optimizer.variables
                 if each is not innermost(optimizer).iterations
             ]
-            if not self._state.stir([*counted, *updated]):
-                return []
-            before = self._state.read()
-            try:
-                reference = self._runs.alone(rows.whole)
-                ours = self._runs.divided(rows.parts)
-            except tf.errors.OpError:
-                # It is no state that the step was written for.
-                return []
-            differences = self._differences(ours, reference, before, _LATER * self._tolerance)
-            if not differences or self._is_noise(rows, reference, before, differences):
-                return []
-            return differences
+            zeros = self._state.zeros([*counted, *updated])
+            for count in LATER_COUNTS if zeros else ():
+                self._state.stir(zeros, count)
+                before = self._state.read()
+                try:
+                    reference, ours = self._runs.alone(rows.whole), self._runs.divided(rows.parts)
+                except tf.errors.OpError:
+                    continue  # It is no state that the step was written for.
+                differences = self._differences(ours, reference, before, _LATER * self._tolerance)
+                if differences and not self._is_noise(rows, reference, before, differences):
+                    return differences
+            return []
 
     def _assigned_apart(self) -> str:
         names = ", ".join(repr(name) for name in self._runs.assigned_apart)
@@ -348,18 +351,21 @@ class StepCheck:
     ) -> bool:
         """Whether the reference differs from itself by as much: by chance, or from rows one rounding away."""
         # Of several arrays that one optimizer gets, another one may differ most.
-        met = {(difference.kind, difference.label) for difference in differences}
+        met: dict[tuple[str, str], float] = {}
+        for each in differences:
+            met[each.kind, each.label] = max(met.get((each.kind, each.label), 0.0), each.relative)
 
-        def is_met(runs: Iterable[Outcome]) -> bool:
+        def is_met(runs: Iterable[Outcome], alike: float) -> bool:
             controls = [self._all_differences(run, reference, before) for run in runs]
-            return all(max(each.get(key, 0.0) for each in controls) > self._tolerance / 10 for key in met)
+            made = {key: max(each.get(key, 0.0) for each in controls) for key in met}
+            return all(made[key] > max(self._tolerance / 10, found / alike) for key, found in met.items())
 
-        if is_met(self._runs_at_random(rows)):
+        if is_met(self._runs_at_random(rows), _ALIKE_AT_RANDOM):
             self._is_random = True
             _log.warning("the %s could not be checked: it draws random numbers%s", self._what, _DRAWN[self._is_eager])
             return True
-        if is_met([self._runs.alone(rows.times(1 + 2**-21).whole)]):
-            _log.info("the %s could not be checked (rounding makes as much)", self._what)
+        if is_met([self._runs.alone(rows.times(1 + self._roundings).whole)], _ALIKE):
+            _log.warning("the %s could not be checked (rounding makes as much)", self._what)
             return True
         return False
 
