@@ -113,7 +113,9 @@ _RULES: tuple[Rule, ...] = (
         lambda finding: bool(finding.model.own_steps),
         "The model's own {steps} computes a loss that is no mean over its examples, such as a sum, "
         "a division by a fixed number or by a count of another kind, or changes variables itself: "
-        "each replica sees its own rows only, and its gradients are weighted by their number.",
+        "each replica sees its own rows only, and its gradients are weighted by their number. Ways out: "
+        "tfscale.gather_rows(x) where rows meet, tfscale.sum_over_examples(loss) around a sum, "
+        "tfscale.sum_gradients(gradients) between the tape and the optimizer.",
     ),
     (
         lambda finding: finding.only(PREDICT),
@@ -126,9 +128,9 @@ _RULES: tuple[Rule, ...] = (
     (
         lambda finding: True,
         "Code that mixes the examples of a batch (statistics of its own, in-batch negatives, a loss "
-        "over pairs) sees the rows of one replica only; and random numbers outside of Keras layers "
-        "differ per replica. If the model has neither, this is a mistake in tfscale: please report "
-        "it with this table.",
+        "over pairs) sees the rows of one replica only: compute it of tfscale.gather_rows(x). And random "
+        "numbers outside of Keras layers differ per replica. If the model has neither, this is a mistake "
+        "in tfscale: please report it with this table.",
     ),
 )
 

@@ -102,7 +102,7 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
     if share is None:
         _warn_of_number_in_loop(metric, args)
         return update(*args, **kwargs)
-    if share.num_replicas > 1 and (is_gathered(metric) or _is_number_of_a_batch(metric, args)):
+    if share.num_replicas > 1 and (is_gathered(metric) or _may_need_all_rows(metric, args, share)):
         return _update_with_all_rows(metric, args, kwargs)
     if type(metric).update_state not in _COUNTING_NUMBERS or len(args) != 1 or kwargs.get("sample_weight") is not None:
         return update(*args, **kwargs)
@@ -134,14 +134,21 @@ def _is_list_of_numbers(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(tf.convert_to_tensor(each).shape.rank == 0 for each in value)
 
 
-def _is_number_of_a_batch(metric: keras.metrics.Metric, args: Sequence[Any]) -> bool:
-    """Whether a metric averages a function of labels and predictions that returns one number of all of them."""
+def _may_need_all_rows(metric: keras.metrics.Metric, args: Sequence[Any], share: Share) -> bool:
+    """Whether a metric averages a function of labels and predictions that returns one number of all of them.
+
+    Or a function of somebody else's, in which rows may meet though it returns a number for each: a recall among the
+    rows of a batch is the same for few rows or many, as long as it is 1.
+    """
     function = _tf_private.metric_function(metric)
     if function is None or len(args) < 2:
         return False
     may_be = function in _MAY_BE_ONE_NUMBER or isinstance(function, keras.losses.Loss)
     if is_of_keras(function) and not may_be and getattr(metric, "axis", 0) is not None:
         return False
+    can_be_sent = all(isinstance(each, tf.Tensor) and each.dtype != tf.string for each in args[:2])
+    if not is_of_keras(function) and can_be_sent and not share.is_part:
+        return True
     # Looked at while tracing, and left out of the graph by TensorFlow, since nobody uses it.
     value = tf.convert_to_tensor(function(*args[:2], **_tf_private.arguments_of_function(metric)))
     return value.shape.rank == 0

@@ -1,4 +1,4 @@
-"""A retrieval model with a metric that ranks the rows of a batch against one another: is its own in the top five?"""
+"""A retrieval model whose metric ranks the rows of a batch against one another, the right one among the first five."""
 
 import keras
 import numpy as np
