@@ -106,6 +106,6 @@ def reductions(num_replicas: int) -> dict[str, int]:
             begun, ended = progress.read()
             assert begun == ended
             found[f"{name}, {steps}"] = begun
-            model.evaluate(x, y, verbose=0)
+            model.evaluate(x, y, batch_size=8, verbose=0)
             found[f"{name}, evaluate, {steps}"] = progress.read()[0] - begun
     return found

@@ -47,7 +47,7 @@ def _in_run(
     optimizer: Callable[[], Any] = sgd,
     gradients_of: Callable[[Any], Any] = lambda gradients: gradients,
     *,
-    eagerly: bool = False,
+    way: str = "traced",
 ) -> Case:
     """A loop in `strategy.run`.
 
@@ -55,7 +55,8 @@ def _in_run(
         loss_of: Of targets, outputs and the number of replicas, asked for outside: a replica's part of a sum.
         optimizer: Makes it.
         gradients_of: What becomes of the gradients before the optimizer gets them.
-        eagerly: Whether nothing is traced.
+        way: "traced" is the loop as in a guide, "eager" without any `tf.function`; "given" and "inside" are eager loops
+            whose step, or whose loss, is one.
     """
 
     def run(dp: Any) -> Outcome:
@@ -64,15 +65,23 @@ def _in_run(
         with dp.scope():
             model, updater, error = _model(), optimizer(), keras.metrics.MeanAbsoluteError()
 
+        def term(y: Any, outputs: Any) -> Any:
+            return loss_of(y, outputs, replicas)
+
+        if way == "inside":
+            term = tf.function(term, input_signature=[tf.TensorSpec((None, 2))] * 2)
+
         def step(x: Any, y: Any) -> Any:
             with tf.GradientTape() as tape:
                 outputs = model(x, training=True)
-                loss = loss_of(y, outputs, replicas) + tf.nn.scale_regularization_loss(tf.add_n(model.losses))
+                loss = term(y, outputs) + tf.nn.scale_regularization_loss(tf.add_n(model.losses))
             gradients = gradients_of(tape.gradient(loss, model.trainable_variables))
             updater.apply(gradients, model.trainable_variables)
             error.update_state(y, outputs)
             return loss
 
+        if way == "given":
+            step = tf.function(step)
         rows = tf.data.Dataset.from_tensor_slices((X[:ROWS], TARGETS[:ROWS])).batch(GLOBAL_BATCH)
         if strategy is None:
             losses = [float(step(x, y)) for x, y in rows]
@@ -81,7 +90,7 @@ def _in_run(
             def distributed(x: Any, y: Any) -> Any:
                 return strategy.reduce("SUM", strategy.run(step, args=(x, y)), axis=None)
 
-            call = distributed if eagerly else tf.function(distributed)
+            call = tf.function(distributed) if way == "traced" else distributed
             losses = [float(call(*batch)) for batch in strategy.experimental_distribute_dataset(rows)]
         return {
             "weights": [np.array(each) for each in model.get_weights()],
@@ -126,7 +135,9 @@ CASES: dict[str, Case] = {
     "loop by hand, outside of the scope": Case(_loop_by_hand),
     "loop of TensorFlow's tutorial": _in_run(_over_global_batch),
     "loop, average_loss": _in_run(_average),
-    "loop, average_loss, eagerly": _in_run(_average, eagerly=True),
+    "loop, average_loss, eagerly": _in_run(_average, way="eager"),
+    "loop, average_loss, a tf.function is given": _in_run(_average, way="given"),
+    "loop, average_loss in a tf.function, eagerly": _in_run(_average, way="inside"),
     "loop, loss of Keras, clipnorm": _in_run(_of_keras, lambda: adam(clipnorm=0.01)),
     "loop, mean over replicas, clipvalue": _in_run(_mean_asked_here, lambda: sgd(clipvalue=0.01)),
     "loop, mean over replicas asked for outside": _in_run(_mean_asked_outside),

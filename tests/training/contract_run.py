@@ -34,6 +34,7 @@ TABLES = (
     "replicas",
     "anywhere",
     "loops",
+    "functions",
     "float64",
 )
 HALF = 7

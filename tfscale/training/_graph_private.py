@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -53,6 +54,35 @@ def definition_of(kind: str) -> Any:
     Breaks first: tests/training/test_silence.py::test_inside_of_loops_and_with_variables.
     """
     return op_def_registry.get(kind)
+
+
+class DeviceName(str):
+    """The name of a device that is equal to itself only."""
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+@contextlib.contextmanager
+def naming_device(strategy: tf.distribute.Strategy, rename: Callable[[str], DeviceName]) -> Iterator[None]:
+    """Calls this thread's device by another name, for which TensorFlow has traced no `tf.function` yet.
+
+    Why: what was traced is kept by the arguments and the device around the call, and by nothing that a step could set.
+    Breaks first: tests/training/test_own_functions.py.
+
+    Args:
+        strategy: Of whose replicas this thread traces one.
+        rename: Given the device's name, returns the same text.
+    """
+    strategy.extended._retrace_functions_for_each_device = True
+    known = context.context()
+    name, spec = known.device_name, known.device_spec
+    known._set_device(rename(str(name or "")), spec)
+    try:
+        yield
+    finally:
+        known._set_device(name, spec)
 
 
 def graph_of_function(graph: Any, name: str) -> Any:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.training import _collective_private
+from tfscale.training.own_functions import refuse_to_send_from_function
 from tfscale.training.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.training.progress import current_progress
 from tfscale.training.replica_walk import mark_equal
-from tfscale.training.share import num_replicas
+from tfscale.training.share import is_in_eager_step, num_replicas
 from tfscale.training.sparse import merge_equal_rows
 from tfscale.training.thread_flag import ThreadFlag
 from tfscale.training.xla import refuse_collectives_inside_xla
@@ -94,7 +95,7 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
     context = tf.distribute.get_replica_context()
     if num_replicas() == 1 or all(tensor is None for tensor in tensors):
         return list(tensors)
-    refuse_collectives_inside_xla()
+    _refuse_to_send_here()
     settings = _SETTINGS.get(context.strategy, _Settings())
     results: list[Any] = list(tensors)
     progress = current_progress()
@@ -114,6 +115,11 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
         progress.leave(results)
     mark_equal(results)
     return results
+
+
+def _refuse_to_send_here() -> None:
+    refuse_collectives_inside_xla()
+    refuse_to_send_from_function(is_in_eager_step())
 
 
 def _sum_in_packs(tensors: Sequence[Any], bytes_per_pack: int, settings: _Settings) -> list[Any]:
@@ -174,7 +180,7 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     context = tf.distribute.get_replica_context()
     if num_replicas() == 1:
         return rows
-    refuse_collectives_inside_xla()
+    _refuse_to_send_here()
     # Collectives carry numbers only.
     wire = tf.cast(rows, tf.int32) if rows.dtype == tf.bool else rows
     progress = current_progress()

@@ -2,14 +2,12 @@
 
 On those of the first batch, but for one where all replicas would get as many: a mean of means shows where they do not.
 What counts rows (`top_k`, a capacity, the five hardest of a batch) does nothing to a few. Where so many do not fit on
-one device, a few are looked at. Their number is none that a replica gets of a batch: where shapes are known, TensorFlow
-would give a replica what it traced of a user's `tf.function` for one replica on all rows.
+one device, a few are looked at.
 """
 
 from __future__ import annotations
 
 import enum
-import itertools
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +40,7 @@ class Amount(enum.Enum):
     ALL = "all"
     """Those of the batch, for a step that runs on no other number."""
     FEW = "few"
-    """One more than there are replicas, or as few more as no replica gets."""
+    """One more than there are replicas."""
 
 
 class CheckRows(NamedTuple):
@@ -65,7 +63,7 @@ class CheckRows(NamedTuple):
         replicas = local_replicas(strategy)
         parts, is_divided = _parts(batch, strategy)
         places = _places(parts[0].whole)
-        few = _few(parts, strategy)
+        few = replicas.total + 1
         most = few if amount is Amount.FEW else max(few, _that_fit(parts[0]))
         most = agree_with_chief(strategy, [_ALL if amount is Amount.ALL else most])[0]
         data = _concat_rows(parts, strategy, most, places) if is_divided else parts[0].data
@@ -135,17 +133,6 @@ def _that_fit(part: ReplicaBatch) -> int:
     size = sum(leaf.dtype.size * int(tf.size(leaf)) for leaf in leaves)
     rows = max(int(part.num_examples), 1)
     return max(rows * _MOST_BYTES // max(size, 1), 1)
-
-
-def _few(parts: Sequence[ReplicaBatch], strategy: tf.distribute.Strategy) -> int:
-    """How many rows are enough for a look; the same on all workers."""
-    replicas = strategy.num_replicas_in_sync
-    if parts[0].global_examples is None:
-        shares = {int(part.num_examples) for part in parts}
-    else:
-        rows = int(parts[0].global_examples)
-        shares = {rows // replicas, -(-rows // replicas)}
-    return next(count for count in itertools.count(replicas + 1) if count not in shares)
 
 
 def _is_special(leaf: Any) -> bool:

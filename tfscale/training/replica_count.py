@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.training.own_functions import traced_with_step
 from tfscale.training.share import is_in_step
 
 
@@ -35,6 +36,10 @@ class LoopRows(NamedTuple):
         """n_i / n."""
         return tf.cast(tf.cast(self.own, tf.float64) / tf.cast(self.total(), tf.float64), dtype)
 
+    def as_numbers(self) -> tuple[int, int]:
+        """Those of an eager step."""
+        return int(self.own), int(self.total())
+
 
 class _Loop(threading.local):
     rows: LoopRows | None = None
@@ -48,7 +53,8 @@ def in_loop(rows: LoopRows | None) -> Iterator[None]:
     """Says what this thread's replica holds, while it runs a function of a loop by hand."""
     outer, _LOOP.rows = _LOOP.rows, rows
     try:
-        yield
+        with contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers):
+            yield
     finally:
         _LOOP.rows = outer
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.training.own_functions import traced_with_step
+
 
 class Denominators:
     """What the loss terms of one pass divide by, in the order in which they are computed.
@@ -71,24 +73,35 @@ class Share(NamedTuple):
         """1 when the replica has rows of its own, 0 when it computes on a stand-in."""
         return tf.cast(self.num_examples > 0, dtype)
 
+    def as_numbers(self) -> tuple[int | float | bool, ...]:
+        """Those of an eager step."""
+        known = self.num_examples, self.global_examples, self.weight, self.first_row
+        return (*map(float, known), self.num_replicas, self.weights_gradients, self.is_part, self.rows_known)
 
-_CURRENT = threading.local()
+
+class _Current(threading.local):
+    share: Share | None = None
+    is_eager = False
+
+
+_CURRENT = _Current()
 
 
 @contextlib.contextmanager
 def in_share(share: Share | None) -> Iterator[None]:
     """Makes `share`, or none, the current one while this thread traces or runs a replica's step."""
-    outer = current_share()
-    _CURRENT.share = share
+    outer = _CURRENT.share, _CURRENT.is_eager
+    _CURRENT.share, _CURRENT.is_eager = share, tf.executing_eagerly()
     try:
-        yield
+        with contextlib.nullcontext() if share is None else traced_with_step(share.as_numbers):
+            yield
     finally:
-        _CURRENT.share = outer
+        _CURRENT.share, _CURRENT.is_eager = outer
 
 
 def current_share() -> Share | None:
     """The share of the replica being traced or run by this thread, or None outside of a step."""
-    return getattr(_CURRENT, "share", None)
+    return _CURRENT.share
 
 
 def num_replicas() -> int:
@@ -102,4 +115,9 @@ def num_replicas() -> int:
 
 def is_in_step() -> bool:
     """Whether this thread traces or runs a step of a prepared model."""
-    return current_share() is not None
+    return _CURRENT.share is not None
+
+
+def is_in_eager_step() -> bool:
+    """Whether this thread runs a step of a prepared model, and does not trace it."""
+    return is_in_step() and _CURRENT.is_eager

@@ -56,7 +56,18 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
     strategy.experimental_distribute_dataset = distribute
     run = strategy.run
 
+    lifted: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def lift(fn: Any) -> Any:
+        given = weakref.ref(fn)
+        return tf.function(lambda *args: run_once(given(), *args), autograph=False, reduce_retracing=True)
+
     def run_once(fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+        if tf.executing_eagerly() and isinstance(fn, tf.types.experimental.PolymorphicFunction):
+            # Replicas that are run take turns, and could not send anything from inside of it.
+            if fn not in lifted:
+                lifted[fn] = lift(fn)
+            return lifted[fn](args, kwargs, options)
         if _calling_model(_CALLS + _ON_BATCH) is None:
             fn = prepare_function(strategy, fn, args, kwargs or {})
         separate_random_streams(strategy)

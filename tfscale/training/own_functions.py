@@ -1,0 +1,55 @@
+"""What becomes of a `tf.function` of the user's that a step calls?
+
+TensorFlow traces it once for arguments of a kind, on a device, and hands that out ever after. What it takes from the
+step around it, such as a replica's part of the rows, is of that step alone. So it is traced again with each step that
+is traced, and where steps are run eagerly, for each number of rows. There it cannot send: replicas take turns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Hashable
+
+import tensorflow as tf
+
+from tfscale.errors import ModelError
+from tfscale.training._graph_private import DeviceName, naming_device
+
+
+def traced_with_step(numbers: Callable[[], Hashable]) -> contextlib.AbstractContextManager[None]:
+    """Has TensorFlow trace anew what this thread calls meanwhile, and at most once.
+
+    Args:
+        numbers: Of a step that is run eagerly: what was traced with the same ones is taken again.
+    """
+    if not tf.distribute.has_strategy():
+        return contextlib.nullcontext()
+    if not tf.executing_eagerly():
+        return naming_device(tf.distribute.get_strategy(), DeviceName)
+    return naming_device(tf.distribute.get_strategy(), functools.partial(_name_of, numbers()))
+
+
+@functools.lru_cache(maxsize=256)
+def _name_of(numbers: Hashable, name: str) -> DeviceName:
+    del numbers
+    return DeviceName(name)
+
+
+def refuse_to_send_from_function(is_eager: bool) -> None:
+    """Refuses to trace what replicas send into a function that an eager step calls.
+
+    Args:
+        is_eager: Whether the step around is run, and not traced.
+
+    Raises:
+        ModelError: There.
+    """
+    if is_eager and not tf.executing_eagerly():
+        raise ModelError(
+            "Replicas that run a step eagerly take turns, and cannot send one another anything from inside of a "
+            "`tf.function`.\n"
+            "Received: one that an eager step calls and that applies an optimizer, synchronizes statistics, or "
+            "computes a loss with masks or weights. Take `@tf.function` off it, or `run_eagerly=True` out of "
+            "`compile`; in a loop of your own, put `tf.function` around `strategy.run`."
+        )
