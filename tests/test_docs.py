@@ -11,7 +11,7 @@ from tests.training.contract_rows import ROWS, shown_cases
 from tests.training.together import Failure, run_together
 from tfscale import cli
 
-DOCUMENTS = ("README.md", "BUILD_NOTES.md", "CHANGELOG.md")
+DOCUMENTS = ("README.md", "BUILD_NOTES.md", "CHANGELOG.md", "examples/README.md", "tests/programs/README.md")
 
 # [text](target), without the optional title.
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)")
@@ -25,7 +25,8 @@ every_document = pytest.mark.parametrize("document", DOCUMENTS)
 def test_relative_links_lead_somewhere(document):
     links = LINK.findall(FENCE.sub("", _text(document)))
     paths = [link.partition("#")[0] for link in links if "://" not in link]
-    assert [path for path in paths if not (ROOT / path).exists()] == []
+    folder = (ROOT / document).parent
+    assert [path for path in paths if not (folder / path).exists()] == []
 
 
 @every_document

@@ -75,6 +75,45 @@ def pairs_eagerly():
     return pairs(run_eagerly=True)
 
 
+class Autoencoder(keras.Model):
+    """Without `call`, `test_step` and a loss: its layers are built by its step."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = keras.Sequential([keras.layers.Dense(3, activation="tanh")])
+        self.decoder = keras.Sequential([keras.layers.Dense(4)])
+
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self.decoder(self.encoder(data)) - data))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+        return {"loss": loss}
+
+
+class Asking(Autoencoder):
+    """Cannot be traced."""
+
+    def train_step(self, data):
+        logs = super().train_step(data)
+        return {"loss": float(logs["loss"].numpy())}
+
+
+def without_call():
+    model = Autoencoder()
+    model.compile("adam")
+    return model
+
+
+def not_to_be_traced():
+    model = Asking()
+    model.compile("adam", run_eagerly=True)
+    return model
+
+
+def unlabelled():
+    return {"x": np.random.normal(size=(50, 4)).astype("float32"), "batch_size": 24}
+
+
 def rows():
     return {
         "x": np.random.normal(size=(40, 3)).astype("float32"),

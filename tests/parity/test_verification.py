@@ -60,6 +60,14 @@ def test_loss_over_pairs_is_equal_in_a_graph():
     assert tfscale.verify(cases_scripts.pairs, cases_scripts.rows, num_replicas=(2,)).equal
 
 
+def test_what_a_model_without_call_has_is_compared():
+    report = tfscale.verify(cases_scripts.without_call, cases_scripts.unlabelled, num_replicas=(3,))
+    verdicts = _verdicts(report, "tfscale, 3 replicas")
+    assert report.equal
+    assert verdicts == dict.fromkeys(["weights", "optimizer state", "epoch metrics"], "equal")
+    assert [note.split(":", 1)[0] for note in report.notes] == ["evaluate is not compared", "predict is not compared"]
+
+
 def test_loss_over_pairs_differs_eagerly(capsys):
     report = tfscale.verify(cases_scripts.pairs_eagerly, cases_scripts.rows, num_replicas=(2,))
     assert not report.equal
@@ -76,6 +84,7 @@ def test_loss_over_pairs_differs_eagerly(capsys):
         ("diverging", "rows", "must train to finite weights"),
         ("failing", "rows", "Received: KeyError: 'on purpose' Make the script run"),
         ("pairs", "dying", "exit status 7"),
+        ("not_to_be_traced", "unlabelled", "Call each of its layers on a batch in `build`"),
     ],
 )
 def test_script_that_cannot_be_compared(build, data, shown):

@@ -35,6 +35,7 @@ from tfscale.parity.outcome import (
     NamedArrays,
     Outcome,
     is_complete,
+    load_left_out,
     load_start,
     save_outcome,
 )
@@ -43,6 +44,7 @@ from tfscale.parity.run_spec import CONTROL, KERAS, TFSCALE, RunSpec
 from tfscale.parity.start import Start, name_values
 from tfscale.parity.target import Target, load
 from tfscale.parity.user_data import UserData, read_user_data
+from tfscale.training.plain_step import has_own_step
 from tfscale.training.strategy import make_strategy, simulate_replicas
 from tfscale.training.versions import check_versions
 
@@ -88,14 +90,32 @@ def _train(model: keras.Model, user_data: UserData, request: Request) -> Outcome
         OPTIMIZER_STATE: _optimizer_state(model),
         EPOCH_METRICS: {name: np.asarray(values) for name, values in history.history.items()},
     }
+    left_out = {} if request.start is None else load_left_out(Path(request.start))
+    for quantity, run in ((EVALUATE, _evaluate), (PREDICT, _predict)):
+        if quantity in left_out:
+            arrays[quantity] = {}
+            continue
+        try:
+            arrays[quantity] = run(model, user_data)
+        except Exception as error:
+            # A model that is trained by a step of its own need not have a `call`, or a loss.
+            if request.start is not None or not has_own_step(model, "train_step"):
+                raise
+            left_out[quantity], arrays[quantity] = Failure(type(error).__name__, str(error), "").first_line, {}
+    return Outcome(start.weights, arrays, start.facts, user_data.facts, left_out)
+
+
+def _evaluate(model: keras.Model, user_data: UserData) -> NamedArrays:
     logs = model.evaluate(**user_data.for_evaluate(), return_dict=True)
-    arrays[EVALUATE] = {name: np.asarray(value) for name, value in logs.items()}
+    return {name: np.asarray(value) for name, value in logs.items()}
+
+
+def _predict(model: keras.Model, user_data: UserData) -> NamedArrays:
     predictions = model.predict(**user_data.for_predict())
-    arrays[PREDICT] = {
+    return {
         f"output {index}": np.asarray(value)
         for index, value in enumerate(tf.nest.flatten(predictions, expand_composites=True))
     }
-    return Outcome(start.weights, arrays, start.facts, user_data.facts)
 
 
 def _make_strategy(run: RunSpec) -> tf.distribute.Strategy | None:

@@ -141,7 +141,10 @@ def _title(script: Script, reference: Outcome) -> str:
 
 
 def _notes(reference: Outcome, excused: list[str]) -> tuple[str, ...]:
-    notes = []
+    notes = [
+        f"{quantity} is not compared: plain Keras on one device ends it in {error}"
+        for quantity, error in reference.left_out.items()
+    ]
     if excused:
         more = f" and {len(excused) - _SHOWN_NAMES} more" if len(excused) > _SHOWN_NAMES else ""
         notes.append(

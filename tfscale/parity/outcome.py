@@ -78,12 +78,14 @@ class Outcome:
         arrays: Arrays of each quantity.
         model: Facts about the model.
         data: Facts about the data.
+        left_out: Quantities that the model does not have, each with the error that plain Keras ends in.
     """
 
     start: NamedArrays
     arrays: dict[str, NamedArrays]
     model: ModelFacts
     data: DataFacts
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def save_outcome(outcome: Outcome, directory: Path) -> None:
@@ -99,6 +101,7 @@ def save_outcome(outcome: Outcome, directory: Path) -> None:
         "names": {group: list(arrays) for group, arrays in groups.items()},
         "model": dataclasses.asdict(outcome.model),
         "data": dataclasses.asdict(outcome.data),
+        "left out": outcome.left_out,
     }
     # Under another name first: an outcome is either whole or not there.
     partial = directory / "partial"
@@ -124,6 +127,7 @@ def load_outcome(directory: Path) -> Outcome:
         arrays=groups,
         model=ModelFacts(**_tuples(facts["model"])),
         data=DataFacts(**_tuples(facts["data"])),
+        left_out=facts["left out"],
     )
 
 
@@ -132,6 +136,12 @@ def load_start(directory: Path) -> list[np.ndarray]:
     names = json.loads((directory / _FACTS).read_text())["names"]["start"]
     with np.load(directory / _ARRAYS) as file:
         return [file[f"start:{index}"] for index in range(len(names))]
+
+
+def load_left_out(directory: Path) -> dict[str, str]:
+    """Reads which quantities the run that wrote `directory` could not give."""
+    left_out: dict[str, str] = json.loads((directory / _FACTS).read_text())["left out"]
+    return left_out
 
 
 def _plain(array: Any) -> np.ndarray:

@@ -5,12 +5,14 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tfscale.errors import ParityError
 from tfscale.parity.outcome import ModelFacts, NamedArrays
 from tfscale.parity.random_layers import switch_off_random_layers
 from tfscale.training import _tf_private
 from tfscale.training.plain_step import has_own_step
+from tfscale.training.rehearsal import rehearse
 
 _CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 
@@ -36,9 +38,7 @@ class Start(keras.callbacks.Callback):
         """Called by `fit` before its first step."""
         del logs
         model = self.model
-        if not all(layer.built for layer in _tf_private.flat_layers(model)):
-            # Without a strategy Keras builds while it traces the first step: too late to set weights.
-            _tf_private.build_from_spec(model, self._first_batch)
+        _build(model, self._first_batch)
         off, still_on = switch_off_random_layers(model)
         self.facts = _facts(model, off, still_on)
         values = model.get_weights() if self._given is None else self._given
@@ -46,6 +46,40 @@ class Start(keras.callbacks.Callback):
             values = one_rounding_away(values)
         _set_weights(model, values)
         self.weights = dict(name_values(model.weights, values))
+
+
+def _build(model: keras.Model, batch: Any) -> None:
+    """Makes what Keras, without a strategy, makes while it traces the first step: too late to set weights."""
+    if _is_built(model):
+        return
+    try:
+        _tf_private.build_from_spec(model, batch)
+    except Exception:  # Whatever Keras calls a model with that has no `call`, or one of its own kind.
+        if not has_own_step(model, "train_step"):
+            raise
+    if not _is_built(model) and has_own_step(model, "train_step"):
+        _trace(model, batch)
+
+
+def _is_built(model: keras.Model) -> bool:
+    # A model without `call` never is.
+    return all(layer.built for layer in _tf_private.flat_layers(model) if layer is not model)
+
+
+def _trace(model: keras.Model, batch: Any) -> None:
+    """Traces the first step, and does not run it."""
+    spec = tf.nest.map_structure(lambda rows: tf.TensorSpec((None, *rows.shape[1:]), rows.dtype), batch)
+    try:
+        if tf.distribute.has_strategy():
+            rehearse(tf.distribute.get_strategy(), model.train_step, spec)
+        else:
+            tf.function(model.train_step, autograph=False).get_concrete_function(spec)
+    except Exception as error:
+        raise ParityError(
+            "`build` must return a model whose layers are built, or can be by tracing its train_step.\n"
+            f"Received: {model.name!r}, whose train_step cannot be traced: {type(error).__name__}: {error}. "
+            "Call each of its layers on a batch in `build`."
+        ) from error
 
 
 def one_rounding_away(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -161,7 +161,7 @@ def _from_arrays(arguments: dict[str, Any], global_batch: int | None) -> UserDat
     steps = -(-rows // batch)
     facts = DataFacts(batch, steps, tuple(sorted(sizes)), digest.hexdigest())
     arguments["batch_size"] = batch
-    return UserData(lambda: arguments, facts, tuple(first))
+    return UserData(lambda: arguments, facts, keras.utils.pack_x_y_sample_weight(*first))
 
 
 def _filled(parts: list[Any]) -> list[Any]:

@@ -53,7 +53,8 @@ def verify(
     `tf.data.Dataset` is read once and kept in memory, so it must fit, and repeats its first epoch;
     Keras's own random layers (dropout, noise, augmentation) are switched off, because each replica
     draws its own stream by design, and the report lists them. The partial sums of gradient
-    accumulation, of which each replica holds its part, are not compared.
+    accumulation, of which each replica holds its part, are not compared, nor is what plain Keras
+    cannot do with the model (`predict` without a `call`), which a note says.
 
     Args:
         build: Returns the compiled model. A function at the top level of a module or script, or

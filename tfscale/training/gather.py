@@ -18,12 +18,8 @@ def gather_rows(x: Any) -> Any:
 
     For code in which the rows of a batch meet: contrastive losses, in-batch negatives, `x - mean(x, 0)`, pairs. With
     x_i `[n_i, ...]` on replica i it returns their concatenation `[n, ...]`, in the order of the global batch and equal
-    on all replicas. It is differentiable: the gradient of x_i is that of the loss of the global batch.
-
-        keys = tfscale.gather_rows(self.encoder(images))          # [n, d]
-        loss = contrastive(keys)                                  # the same number on every replica
-
-    It costs one collective forward and one backward, of the size of all rows.
+    on all replicas. It is differentiable: the gradient of x_i is that of the loss of the global batch. It costs one
+    collective forward and one backward, of the size of all rows.
 
     Args:
         x: Tensor `[n_i, ...]` of any dtype with a row for each of this replica's examples, or None.
@@ -36,9 +32,19 @@ def gather_rows(x: Any) -> Any:
         ModelError: Inside of a micro-step (`micro_batch`), which sees only a part of the rows of its replica.
 
     Example:
-        >>> import tensorflow as tf, tfscale
-        >>> tfscale.gather_rows(tf.constant([1.0, 2.0])).numpy()
-        array([1., 2.], dtype=float32)
+        >>> import keras, numpy as np, tensorflow as tf, tfscale
+        >>> tfscale.simulate_replicas(2)
+        >>> dp = tfscale.DataParallel(global_batch=3)
+        >>> class Spread(keras.Sequential):
+        ...     def train_step(self, rows):
+        ...         rows = tfscale.gather_rows(rows)  # [2, 1] and [1, 1] become [3, 1]
+        ...         return {"spread": tf.math.reduce_variance(rows)}
+        >>> with dp.scope():
+        ...     model = dp.prepare(Spread([keras.layers.Dense(1)]))
+        ...     model.compile()
+        >>> history = model.fit(np.array([[1.0], [2.0], [6.0]]), batch_size=3, verbose=0).history
+        >>> round(float(history["spread"][0]), 3)  # as of [1, 2, 6] on one device
+        4.667
     """
     share = current_share()
     if share is None and x is not None and tf.distribute.in_cross_replica_context():

@@ -168,10 +168,6 @@ def sum_gradients(gradients: Any) -> Any:
     what was made of it, adds nothing up again. A checked step that needs it and does not say so gets the same, with a
     collective for each variable.
 
-        gradients = tfscale.sum_gradients(tape.gradient(loss, self.trainable_variables))
-        gradients, _ = tf.clip_by_global_norm(gradients, 1.0)
-        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
-
     Args:
         gradients: Nested structure of tensors, `tf.IndexedSlices` or None.
 
@@ -179,9 +175,23 @@ def sum_gradients(gradients: Any) -> Any:
         The same structure; `gradients` itself on one replica and outside of a step.
 
     Example:
-        >>> import tensorflow as tf, tfscale
-        >>> [float(each) for each in tfscale.sum_gradients([tf.constant(2.0)])]
-        [2.0]
+        >>> import keras, numpy as np, tensorflow as tf, tfscale
+        >>> tfscale.simulate_replicas(2)
+        >>> dp = tfscale.DataParallel(global_batch=3)
+        >>> class Clipped(keras.Sequential):
+        ...     def train_step(self, rows):
+        ...         with tf.GradientTape() as tape:
+        ...             loss = tf.reduce_mean(self(rows))
+        ...         gradients = tfscale.sum_gradients(tape.gradient(loss, self.trainable_variables))
+        ...         gradients, norm = tf.clip_by_global_norm(gradients, 1.0)
+        ...         self.optimizer.apply(gradients, self.trainable_variables)
+        ...         return {"norm": norm}
+        >>> with dp.scope():
+        ...     model = dp.prepare(Clipped([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)]))
+        ...     model.compile("sgd")
+        >>> history = model.fit(np.array([[1.0], [2.0], [6.0]]), batch_size=3, verbose=0).history
+        >>> round(float(history["norm"][0]), 3)  # as of the mean of [1, 2, 6] on one device
+        3.0
     """
     share = current_share()
     if sums_where_read():
