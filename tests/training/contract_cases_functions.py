@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+import tfscale
 from tests.training.contract import Case
 from tests.training.contract_cases_anywhere import FEWER, OwnStep, own_step
 
@@ -56,6 +57,32 @@ class UpdateInFunction(SumInFunction):
         return {"loss": self.update(*data)}
 
 
+class CentredInFunction(SumInFunction):
+    """Rows that meet, in a function."""
+
+    @tf.function(input_signature=_ANY)
+    def gradients_of(self, x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            outputs = self(x)
+            loss = tf.reduce_mean(tf.square(y - outputs + tf.reduce_mean(outputs, axis=0)))
+        return loss, tape.gradient(loss, self.trainable_variables)
+
+
+class GatheringInFunction(SumInFunction):
+    """As above, told so; a function of the rows of all replicas is called by another one."""
+
+    @tf.function(reduce_retracing=True)
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        outputs, targets = tfscale.gather_rows(y_pred), tfscale.gather_rows(y)
+        return tf.reduce_mean(tf.square(targets - outputs + tf.reduce_mean(outputs, axis=0)))
+
+    @tf.function
+    def gradients_of(self, x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = self.loss_of(x, y, self(x))
+        return loss, tape.gradient(loss, self.trainable_variables)
+
+
 _SUM = keras.losses.MeanSquaredError(reduction="sum")
 _WEIGHTED = keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
 
@@ -64,4 +91,6 @@ CASES: dict[str, Case] = {
     "tf.function in a step, a sum, run_eagerly": own_step(SumInFunction, data=FEWER, loss=_SUM, run_eagerly=True),
     "tf.function in a step, weights": own_step(WeightedInFunction, data=FEWER, loss=_WEIGHTED),
     "tf.function in a step, with the update": own_step(UpdateInFunction, data=FEWER, loss=_SUM),
+    "tf.function in a step, rows that meet": own_step(CentredInFunction, data=FEWER),
+    "tf.function in a step, gather_rows": own_step(GatheringInFunction, data=FEWER),
 }

@@ -6,6 +6,7 @@ The building blocks of the exact step, usable in a custom training loop as well.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.training import _collective_private
-from tfscale.training.own_functions import refuse_to_send_from_function
+from tfscale.training.own_functions import is_in_function_of_step, refuse_to_send_from_function
 from tfscale.training.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.training.progress import current_progress
 from tfscale.training.replica_walk import mark_equal
@@ -186,13 +187,23 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     progress = current_progress()
     if progress is not None:
         progress.arrive([wire])
-    gathered = tf.cast(context.all_gather(wire, axis=0), rows.dtype)
+    gather = _gather_by_sum if is_in_function_of_step() else functools.partial(context.all_gather, axis=0)
+    gathered = tf.cast(gather(wire), rows.dtype)
     # TensorFlow knows the rank alone. In eager mode there is nothing to be told.
     gathered.set_shape([None, *rows.shape[1:]])
     if progress is not None:
         progress.leave([gathered])
     mark_equal(gathered)
     return gathered
+
+
+def _gather_by_sum(rows: tf.Tensor) -> tf.Tensor:
+    """As `all_gather`, but every replica may be in a function of its own: TensorFlow's own gather has them meet."""
+    replica, own = replica_id(), tf.shape(rows, out_type=tf.int64)[0]
+    (counts,) = all_reduce_sum([tf.one_hot(replica, num_replicas(), dtype=tf.int64) * own])
+    first, total = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
+    around = [[first, total - first - own], *([0, 0] for _ in rows.shape[1:])]
+    return all_reduce_sum([tf.pad(rows, tf.cast(tf.stack(around), tf.int64))])[0]
 
 
 def global_mean(local_mean: tf.Tensor, num_examples: Any) -> tf.Tensor:

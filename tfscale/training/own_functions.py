@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Hashable
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -17,17 +19,39 @@ from tfscale.errors import ModelError
 from tfscale.training._graph_private import DeviceName, naming_device
 
 
-def traced_with_step(numbers: Callable[[], Hashable]) -> contextlib.AbstractContextManager[None]:
+class _Traced(threading.local):
+    graph: Any = None
+
+
+_TRACED = _Traced()
+
+
+@contextlib.contextmanager
+def traced_with_step(numbers: Callable[[], Hashable]) -> Iterator[None]:
     """Has TensorFlow trace anew what this thread calls meanwhile, and at most once.
 
     Args:
         numbers: Of a step that is run eagerly: what was traced with the same ones is taken again.
     """
     if not tf.distribute.has_strategy():
-        return contextlib.nullcontext()
-    if not tf.executing_eagerly():
-        return naming_device(tf.distribute.get_strategy(), DeviceName)
-    return naming_device(tf.distribute.get_strategy(), functools.partial(_name_of, numbers()))
+        yield
+        return
+    outer = _TRACED.graph
+    rename: Callable[[str], DeviceName] = DeviceName
+    if tf.executing_eagerly():
+        rename = functools.partial(_name_of, numbers())
+    elif outer is None:
+        _TRACED.graph = tf.compat.v1.get_default_graph()
+    try:
+        with naming_device(tf.distribute.get_strategy(), rename):
+            yield
+    finally:
+        _TRACED.graph = outer
+
+
+def is_in_function_of_step() -> bool:
+    """Whether this thread traces a part of its step into a graph of its own, such as a function or a loop."""
+    return _TRACED.graph is not None and tf.compat.v1.get_default_graph() is not _TRACED.graph
 
 
 @functools.lru_cache(maxsize=256)

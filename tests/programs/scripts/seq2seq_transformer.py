@@ -59,7 +59,9 @@ x = TransformerDecoder()([PositionalEmbedding(LENGTH, VOCAB, DIM)(decoder_inputs
 decoder_outputs = layers.Dense(VOCAB, activation="softmax")(x)
 transformer = keras.Model({"encoder_inputs": encoder_inputs, "decoder_inputs": decoder_inputs}, decoder_outputs)
 transformer.compile(
-    keras.optimizers.Adam(1e-3), loss=keras.losses.SparseCategoricalCrossentropy(ignore_class=0), metrics=["accuracy"]
+    keras.optimizers.SGD(0.1, momentum=0.9),
+    loss=keras.losses.SparseCategoricalCrossentropy(ignore_class=0),
+    metrics=["accuracy"],
 )
 
 rng = np.random.default_rng(0)
