@@ -57,6 +57,27 @@ class UpdateInFunction(SumInFunction):
         return {"loss": self.update(*data)}
 
 
+class MetricsInFunction(SumInFunction):
+    """Metrics of rows and of a number, in a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error = keras.metrics.MeanAbsoluteError(name="error")
+
+    @tf.function(input_signature=_ANY)
+    def gradients_of(self, x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            outputs = self(x)
+            loss = tf.reduce_mean(tf.square(y - outputs))
+        self.tracker.update_state(loss)
+        self.error.update_state(y, outputs)
+        return loss, tape.gradient(loss, self.trainable_variables)
+
+    def train_step(self, data: Any) -> Any:
+        super().train_step(data)
+        return {"tracked": self.tracker.result(), "error": self.error.result()}
+
+
 class CentredInFunction(SumInFunction):
     """Rows that meet, in a function."""
 
@@ -91,6 +112,8 @@ CASES: dict[str, Case] = {
     "tf.function in a step, a sum, run_eagerly": own_step(SumInFunction, data=FEWER, loss=_SUM, run_eagerly=True),
     "tf.function in a step, weights": own_step(WeightedInFunction, data=FEWER, loss=_WEIGHTED),
     "tf.function in a step, with the update": own_step(UpdateInFunction, data=FEWER, loss=_SUM),
+    "tf.function in a step, metrics": own_step(MetricsInFunction, data=FEWER),
+    "tf.function in a step, metrics, run_eagerly": own_step(MetricsInFunction, data=FEWER, run_eagerly=True),
     "tf.function in a step, rows that meet": own_step(CentredInFunction, data=FEWER),
     "tf.function in a step, gather_rows": own_step(GatheringInFunction, data=FEWER),
 }

@@ -20,6 +20,7 @@ from tfscale.training.assignments import assigned_apart
 from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.training.made import made_under
+from tfscale.training.own_functions import trace_anew
 from tfscale.training.own_share import as_lone_replica
 from tfscale.training.randomness import draw_as_first_here, seed_generators
 from tfscale.training.silence import silenced
@@ -101,10 +102,12 @@ class TwoRuns:
     def forget_divided(self) -> None:
         """Has the divided form traced anew, when something else is known of its terms."""
         self._traced.pop("divided", None)
+        trace_anew()
 
     def forget(self) -> None:
         """Has both forms traced anew."""
         self._traced.clear()
+        trace_anew()
 
     def trace_alone(self, rows: Any) -> None:
         """Traces the step on one replica, before it is run."""

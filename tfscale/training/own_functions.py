@@ -26,6 +26,12 @@ class _Traced(threading.local):
 _TRACED = _Traced()
 
 
+class _Known:
+    """Of eager steps: how often something else was found of one."""
+
+    changes = 0
+
+
 @contextlib.contextmanager
 def traced_with_step(numbers: Callable[[], Hashable]) -> Iterator[None]:
     """Has TensorFlow trace anew what this thread calls meanwhile, and at most once.
@@ -39,7 +45,7 @@ def traced_with_step(numbers: Callable[[], Hashable]) -> Iterator[None]:
     outer = _TRACED.graph
     rename: Callable[[str], DeviceName] = DeviceName
     if tf.executing_eagerly():
-        rename = functools.partial(_name_of, numbers())
+        rename = functools.partial(_name_of, (_Known.changes, numbers()))
     elif outer is None:
         _TRACED.graph = tf.compat.v1.get_default_graph()
     try:
@@ -47,6 +53,11 @@ def traced_with_step(numbers: Callable[[], Hashable]) -> Iterator[None]:
             yield
     finally:
         _TRACED.graph = outer
+
+
+def trace_anew() -> None:
+    """Has eager steps take nothing of what was traced before: something else is known of them."""
+    _Known.changes += 1
 
 
 def is_in_function_of_step() -> bool:

@@ -61,13 +61,12 @@ class Recorder:
 
     def note(self, term: Term, values: Sequence[Any], names: Sequence[str], share: Share, *, is_global: bool) -> None:
         """Takes down `values` of this replica, or of the global batch already. Sent over the link for the former."""
+        # Also from inside of a condition, loop or function, if the values are of outside: no others get out of there.
+        leaves = [leaf for leaf in tf.nest.flatten(values, expand_composites=True) if leaf is not None]
         if self._graph is None:
-            self._note(term, values, names, share, is_global=is_global)
-            return
-        # Also from inside of a condition or a loop, if the values are of outside: nothing else gets out of there.
-        if all(
-            leaf.graph is self._graph for leaf in tf.nest.flatten(values, expand_composites=True) if leaf is not None
-        ):
+            if not any(map(tf.is_symbolic_tensor, leaves)):
+                self._note(term, values, names, share, is_global=is_global)
+        elif all(leaf.graph is self._graph for leaf in leaves):
             with self._graph.as_default():
                 self._note(term, values, names, share, is_global=is_global)
 
