@@ -32,6 +32,7 @@ from tfscale.training.link import describe_link
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
 from tfscale.training.rederived import rederive_optimizer, rederive_schedule
+from tfscale.training.scope_checks import scope_of
 from tfscale.training.sending import choose_sending
 from tfscale.training.steps_per_call import check_steps_per_execution
 from tfscale.training.strategy import adopt_strategy, make_strategy
@@ -52,8 +53,7 @@ class DataParallel:
             `per_replica_batch` (a recipe for one replica), or `global_batch` when that was given.
         examples_per_epoch: Examples in an epoch; needed for a warm-up only, and to show the steps of an epoch.
         rule: By what factor the learning rate grows: `"auto"` (by optimizer), `"linear"`, `"sqrt"`, `"none"`,
-            `"adascale"` (measured at every step, for SGD), a `ScalingRule`, or a function of the batch ratio. See
-            `scale_hyperparameters` and `AdaScaleSGD`.
+            `"adascale"` (measured at every step: `AdaScaleSGD`), a `ScalingRule`, or a function of the batch ratio.
         warmup_epochs: Epochs over which the rate rises from the reference rate; `"auto"` is 5 for the linear rule, and
             none for the others.
         batch_norm: `"auto"`, `"local"` or `"synchronized"`. `"auto"` is local where one replica has at least
@@ -212,7 +212,7 @@ class DataParallel:
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """Where the model, the optimizer and the metrics are created, and `compile` is called."""
-        return self._strategy.scope()
+        return scope_of(self._strategy)
 
     def prepare(self, model: keras.Model, check: str = "auto") -> keras.Model:
         """Makes `model` exact on these replicas; see `tfscale.prepare`. The same object comes back.

@@ -103,6 +103,19 @@ def _sliced(batch: int) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((X, LABELS)).batch(batch)
 
 
+def lost_scope(num_replicas: int) -> Raised:
+    """A search's `build`, which begins anew inside of the scope."""
+    tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(global_batch=24)
+
+    def build() -> None:
+        with dp.scope():
+            keras.backend.clear_session()
+            mlp()
+
+    return raised_by(build)
+
+
 def scopes(num_replicas: int) -> dict[str, Raised]:
     """Things created outside of the scope, and things that are no model."""
     tfscale.simulate_replicas(num_replicas)

@@ -35,6 +35,7 @@ TABLES = (
     "anywhere",
     "loops",
     "functions",
+    "numbers",
     "float64",
 )
 HALF = 7

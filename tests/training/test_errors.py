@@ -112,6 +112,10 @@ def test_scopes(found, name):
     _check(found["scopes"][name], *SCOPES[name])
 
 
+def test_a_scope_that_was_ended():
+    _check(run_case(f"{CASES}:lost_scope", args=(NUM_REPLICAS,)), "ModelError", "before `with dp.scope():`")
+
+
 @pytest.mark.parametrize("name", BATCHES)
 def test_batches(found, name):
     _check(found["batches"][name], *BATCHES[name])

@@ -182,8 +182,8 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     if num_replicas() == 1:
         return rows
     _refuse_to_send_here()
-    # Collectives carry numbers only.
-    wire = tf.cast(rows, tf.int32) if rows.dtype == tf.bool else rows
+    # Collectives carry numbers only, and none of bfloat16.
+    wire = tf.cast(rows, tf.int32) if rows.dtype == tf.bool else widened(rows)
     progress = current_progress()
     if progress is not None:
         progress.arrive([wire])

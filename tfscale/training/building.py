@@ -17,6 +17,7 @@ from tfscale.training import _tf_private
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.functions import Look
 from tfscale.training.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
+from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.plain_step import has_own_step
 from tfscale.training.rehearsal import rehearse, rehearse_eagerly
 from tfscale.training.terms import Terms
@@ -97,7 +98,7 @@ class RowsRehearsal:
 def _step_of(model: keras.Model, name: str, terms: Terms) -> Callable[[Any], None]:
     def step(data: Any) -> None:
         meet_updates(metrics_of(model))
-        with remembering_results() as given:
+        with remembering_results() as given, OwnNumbers(model).unchanged():
             logs = getattr(model, name)(data)
         if name != "predict_step":
             terms.tells_whole_results = computes_of_results(logs, given)

@@ -13,6 +13,7 @@ from tfscale.errors import DataError
 from tfscale.training.call_arguments import CallArguments
 from tfscale.training.data.dataset import GlobalDataset, OwnBatches
 from tfscale.training.data.distribution import ExpectedBatch, check_first_batches, expect_global_batch
+from tfscale.training.data.drawing import drawing_again
 from tfscale.training.inputs import GlobalBatches
 
 _log = logging.getLogger(__name__)
@@ -59,7 +60,8 @@ def suit_batch(name: str, given: CallArguments, global_batch: int, strategy: tf.
         # Also where a class gives `fit` other arguments, and makes its data only then.
         expected = ExpectedBatch(global_batch, given.get("steps_per_epoch"))
         if isinstance(x, keras.utils.PyDataset):
-            check_first_batches(x, global_batch)
+            with drawing_again(x):
+                check_first_batches(x, global_batch)
             expected = ExpectedBatch(global_batch, expected.num_batches or x.num_batches, in_any_order=True)
         expect_global_batch(strategy, expected)
 

@@ -21,6 +21,7 @@ from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.training.made import made_under
 from tfscale.training.own_functions import trace_anew
+from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.own_share import as_lone_replica
 from tfscale.training.randomness import draw_as_first_here, seed_generators
 from tfscale.training.silence import silenced
@@ -87,9 +88,11 @@ class TwoRuns:
         strategy: On whose replicas.
         terms: What is known of the step so far.
         state: All variables that the step may change.
+        numbers: Of Python, that it may change.
     """
 
-    def __init__(self, steps: Steps, strategy: tf.distribute.Strategy, terms: Terms, state: State):
+    def __init__(self, steps: Steps, strategy: tf.distribute.Strategy, terms: Terms, state: State, numbers: OwnNumbers):
+        self._numbers = numbers
         self._steps = steps
         self._strategy = strategy
         self._replicas: LocalReplicas = local_replicas(strategy)
@@ -140,7 +143,8 @@ class TwoRuns:
         if self._steps.eager:
             return lambda given: function(given, layout), layout
         traced = tf.function(lambda given: function(given, layout), autograph=False, reduce_retracing=True)
-        concrete = traced.get_concrete_function(data)
+        with self._numbers.unchanged():
+            concrete = traced.get_concrete_function(data)
         self._state.add(concrete.graph.variables)
         # Those that are only assigned to are known by what the graph holds of them.
         handles = set(map(id, concrete.captured_inputs))
@@ -158,8 +162,10 @@ class TwoRuns:
         for part in parts:
             mark_rows(part)
         layouts: dict[int, Any] = {}
+        held = self._numbers.held()
 
         def on_replica() -> list[Any]:
+            self._numbers.put_back(held)
             index = replica_id() - self._replicas.first
             recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
             with at_once(), without_xla(), meeting_terms(self._terms, recorder):

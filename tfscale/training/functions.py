@@ -21,6 +21,7 @@ from tfscale.training.inputs import (
     own_parts,
     unsplit_batch,
 )
+from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.steps_per_call import ChosenCalls
 
 Logs = dict[str, Any]
@@ -262,8 +263,11 @@ class StepRunner:
 
     def _run(self, replica_step: Callable[[ReplicaBatch], Any], batch: Any) -> Any:
         """Runs a step on every replica with its rows of `batch`: a global batch, or one that was split before."""
+        numbers = OwnNumbers(self._model)
+        held = numbers.held()
 
         def on_replica(own: Any) -> Any:
+            numbers.put_back(held)
             return on_own_rows(replica_step, own)
 
         if not _is_split(batch):

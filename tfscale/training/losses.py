@@ -30,7 +30,7 @@ from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_gather, all_reduce_sum
 from tfscale.training.foreign import has_axis_of_rows, is_of_keras
 from tfscale.training.share import Share, current_share
-from tfscale.training.terms import as_mean
+from tfscale.training.terms import as_mean, is_recording
 
 
 class GlobalLoss(keras.losses.Loss):
@@ -162,8 +162,10 @@ def make_losses_global(model: keras.Model) -> None:
 def _track_output_loss(tracker: keras.metrics.Mean, value: tf.Tensor, sample_weight: Any = None) -> None:
     """Logs the loss of one output as on one replica, where Keras weights a batch by its rows if it knows them."""
     share = current_share()
-    if share is not None and not share.is_whole:
-        sample_weight = share.weight if sample_weight is None or not share.rows_known else sample_weight
+    if share is not None and (is_recording() or not share.is_whole):
+        # What is compared has the same rows in shapes that tell their number, and in others.
+        is_known = sample_weight is not None and share.rows_known and not is_recording()
+        sample_weight = sample_weight if is_known else share.weight
     type(tracker).update_state(tracker, value, sample_weight=sample_weight)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
@@ -11,6 +12,30 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.training import _tf_private
 from tfscale.training.updaters import held_optimizers, innermost
+
+
+@contextlib.contextmanager
+def scope_of(strategy: tf.distribute.Strategy) -> Iterator[Any]:
+    """`strategy.scope()`, which says so where something inside of it has ended it.
+
+    Raises:
+        ModelError: At its end; TensorFlow's "pop from empty list" in its place.
+    """
+    is_lost = False
+    try:
+        with strategy.scope() as entered:
+            try:
+                yield entered
+            finally:
+                is_lost = tf.distribute.get_strategy() is not strategy
+    except IndexError as error:
+        if not is_lost:
+            raise
+        raise ModelError(
+            "A scope must last as long as its `with`: what is made after it was lost is on one device.\n"
+            "Received: `keras.backend.clear_session()` inside of it, or something that calls it. Call that before "
+            "`with dp.scope():`."
+        ) from error
 
 
 def check_model(model: Any, strategy: tf.distribute.Strategy) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.training.made import made_under
+from tfscale.training.own_numbers import OwnNumbers
 
 # What may be zero at first: the weight of a loss ...
 _LATER_WEIGHT = 0.5
@@ -23,10 +24,12 @@ class State:
 
     Args:
         strategy: Under whose scope they were made.
+        numbers: Of Python, that go with them.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy):
+    def __init__(self, strategy: tf.distribute.Strategy, numbers: OwnNumbers | None = None):
         self._strategy = strategy
+        self._numbers = numbers
         self._named: dict[str, Any] = {}
         self._copies: dict[int, tf.Variable] = {}
         self._averaged: set[int] = set()
@@ -70,7 +73,8 @@ class State:
         """Gives every copy the value that it had before, to the bit."""
         before = [(copy, tf.identity(copy.read_value())) for copy in self._copies.values()]
         try:
-            yield
+            with contextlib.nullcontext() if self._numbers is None else self._numbers.unchanged():
+                yield
         finally:
             for copy, value in before:
                 copy.assign(value)
@@ -108,7 +112,7 @@ class State:
         Args:
             alone: Whether the first replica alone has run.
         """
-        values = {}
+        values = {} if self._numbers is None else self._numbers.read()
         for name, variable in self._all().items():
             copies = [np.asarray(copy) for copy in self._strategy.experimental_local_results(variable)]
             if id(variable) in self._averaged and not alone:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import tensorflow as tf
+
 from tfscale.training.step_differences import Difference
 
 _SHOWN = 3
@@ -28,6 +30,22 @@ def describe_difference(differences: Sequence[Difference], what: str, num_replic
         f"It was tried on {num_rows} rows; nothing was updated by it.\n"
         f"Received:\n{shown}{more}\n"
         f"Likeliest cause: {cause}"
+    )
+
+
+def cause_of_failure(error: Exception) -> str:
+    """Why a step most likely fails that one replica can take, and the way out: a line more of the error, or nothing.
+
+    Args:
+        error: What it ended in. Shapes that do not fit are of these kinds.
+    """
+    if not isinstance(error, ValueError | tf.errors.InvalidArgumentError):
+        return ""
+    return (
+        "\nLikeliest cause: a number of rows that the code takes for granted (`tf.ones((batch_size, ...))`, "
+        "`tf.reshape(x, (batch_size, ...))`, groups of rows), where a replica has fewer; or the first "
+        "dimension of the data is not that of the examples. Write `tf.shape(x)[0]` for the number of rows. "
+        "Let the examples come first in every tensor of a batch. What needs all rows: tfscale.gather_rows(x)."
     )
 
 

@@ -25,9 +25,10 @@ from tfscale.training.made import made_under
 from tfscale.training.metrics import metrics_of
 from tfscale.training.no_reference import NoReferenceError, as_reference
 from tfscale.training.other_ways import OtherWay, other_ways
+from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.randomness import seed_generators
 from tfscale.training.state import LATER_COUNTS, State
-from tfscale.training.step_cause import describe_difference
+from tfscale.training.step_cause import cause_of_failure, describe_difference
 from tfscale.training.step_differences import (
     Difference,
     log_differences,
@@ -75,8 +76,9 @@ class StepCheck:
         self._terms = terms
         self._mode = mode
         self._what = f"{what} of model {model.name!r}"
-        self._state = State(strategy)
-        self._runs = TwoRuns(steps, strategy, terms, self._state)
+        numbers = OwnNumbers(model)
+        self._state = State(strategy, numbers)
+        self._runs = TwoRuns(steps, strategy, terms, self._state, numbers)
         self._tolerance = tolerance_of(_bytes_per_number(model))
         # Some of the roundings in which inputs come, which no half precision can show.
         self._roundings = 2**-50 if _bytes_per_number(model) == 8 else 2**-21
@@ -323,11 +325,8 @@ class StepCheck:
             raise ParityError(
                 f"The {self._what} runs on one replica, and not when it is divided. "
                 f"It was tried on {rows.num_rows} rows; nothing was updated by it.\n"
-                f"Received: {type(error).__name__} on shares of {shares} rows: {str(error)[:_SHOWN]}\n"
-                "Likeliest cause: a number of rows that the code takes for granted (`tf.ones((batch_size, ...))`, "
-                "`tf.reshape(x, (batch_size, ...))`, groups of rows), where a replica has fewer; or the first "
-                "dimension of the data is not that of the examples. Write `tf.shape(x)[0]` for the number of rows. "
-                "Let the examples come first in every tensor of a batch. What needs all rows: tfscale.gather_rows(x)."
+                f"Received: {type(error).__name__} on shares of {shares} rows: {str(error)[:_SHOWN]}"
+                f"{cause_of_failure(error)}"
             ) from error
 
     def _differences(
