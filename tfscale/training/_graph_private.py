@@ -69,7 +69,7 @@ def naming_device(strategy: tf.distribute.Strategy, rename: Callable[[str], Devi
     """Calls this thread's device by another name, for which TensorFlow has traced no `tf.function` yet.
 
     Why: what was traced is kept by the arguments and the device around the call, and by nothing that a step could set.
-    Breaks first: tests/training/test_own_functions.py.
+    Breaks first: tests/training/test_contract_programs.py, the table of functions.
 
     Args:
         strategy: Of whose replicas this thread traces one.

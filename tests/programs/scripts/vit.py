@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 BATCH = 12
 WORKERS = True
-PATCH_SIZE, NUM_PATCHES, PROJECTION_DIM = 2, 16, 8
+PATCH_SIZE, NUM_PATCHES, PROJECTION_DIM, NUM_LAYERS = 2, 16, 8, 1
 keras.utils.set_random_seed(15)
 
 
@@ -30,7 +30,7 @@ def create_vit_classifier():
     patches = layers.Lambda(lambda x: ops.image.extract_patches(x, size=PATCH_SIZE))(inputs)
     patches = layers.Reshape((NUM_PATCHES, PATCH_SIZE * PATCH_SIZE))(patches)
     encoded_patches = PatchEncoder(NUM_PATCHES, PROJECTION_DIM)(patches)
-    for _ in range(1):
+    for _ in range(NUM_LAYERS):
         x1 = layers.LayerNormalization(epsilon=1e-6)(encoded_patches)
         attention_output = layers.MultiHeadAttention(num_heads=2, key_dim=PROJECTION_DIM)(x1, x1)
         x2 = layers.Add()([attention_output, encoded_patches])

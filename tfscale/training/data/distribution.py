@@ -55,7 +55,6 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
 
     strategy.experimental_distribute_dataset = distribute
     run = strategy.run
-
     lifted: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def lift(fn: Any) -> Any:
