@@ -4,16 +4,19 @@
 PYTHON ?= python3
 # One more than the cores of a small machine: tests of several workers wait for one another.
 JOBS ?= 3
+# Every case of the contract, two fifths of all the time; `make test` runs one for each row.
+CONTRACT := tests/training/test_contract.py tests/training/test_contract_programs.py
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs clean
+.PHONY: help demo demo-recovery test test-contract lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
 	@echo "make demo-recovery  kill workers in the middle of training: nothing is lost"
-	@echo "make test    lint, then all tests, docstring examples and example scripts"
+	@echo "make test    lint, then all tests but those of test-contract, docstring examples and example scripts"
+	@echo "make test-contract  every case of the contract on three replicas"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
 	@echo "make bench-torch  install PyTorch (CPU build) for make bench and make bench-links"
@@ -33,7 +36,10 @@ demo-recovery: $(VENV)/.examples
 	$(BIN)/python examples/pull_the_plug.py
 
 test: lint $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(CONTRACT:%=--ignore=%)
+
+test-contract: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(CONTRACT)
 
 lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .

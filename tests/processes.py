@@ -30,7 +30,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -117,6 +117,48 @@ def run_workers(
     specs = [ClusterSpec(addresses, rank) for rank in range(num_workers)]
     calls = [(target, tuple(args), {**(env or {}), "TF_CONFIG": spec.to_tf_config()}) for spec in specs]
     return _run(calls, timeout_s)
+
+
+class Ended(NamedTuple):
+    """How one worker of `run_workers_to_the_end` ended."""
+
+    status: int | None
+    """Its exit status, negative for a signal; None where it had to be killed."""
+    result: Any
+    """What the case returned; None where it returned nothing."""
+    output: str
+    """The end of what it wrote."""
+
+
+def run_workers_to_the_end(
+    target: str, num_workers: int, *, args: Sequence[Any] = (), waits_for: Sequence[int], timeout_s: float = 90.0
+) -> list[Ended]:
+    """As `run_workers`, for workers that fail on purpose: none ends the others.
+
+    Args:
+        target: As for `run_workers`.
+        num_workers: Likewise.
+        args: Likewise.
+        waits_for: The ranks to wait for. The others, if they still run then, are killed.
+        timeout_s: The deadline for all of these.
+
+    Raises:
+        CaseError: One of `waits_for` did not end in time.
+    """
+    addresses = tuple(f"127.0.0.1:{port}" for port in _free_ports(num_workers))
+    specs = [ClusterSpec(addresses, rank) for rank in range(num_workers)]
+    calls = [(target, tuple(args), {"TF_CONFIG": spec.to_tf_config()}) for spec in specs]
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as processes:
+        cases = [
+            processes.enter_context(_started(Path(directory, str(rank)), call, rank % 2, fresh=False))
+            for rank, call in enumerate(calls)
+        ]
+        deadline_s = time.monotonic() + timeout_s
+        while any(cases[rank].poll() is None for rank in waits_for):
+            if time.monotonic() > deadline_s:
+                raise CaseError(_report(calls, cases, f"not finished after {timeout_s:g} s"))
+            time.sleep(_POLL_INTERVAL_S)
+        return [Ended(case.poll(), (case.result() or (None,))[0], case.output()) for case in cases]
 
 
 def server_pids() -> set[int]:

@@ -7,11 +7,18 @@ import pytest
 
 import tfscale
 from tests.repository import ROOT
-from tests.training.contract_rows import ROWS, shown_cases
+from tests.training.contract_rows import ROWS, rows_in_float64, shown_cases
 from tests.training.together import Failure, run_together
 from tfscale import cli
 
-DOCUMENTS = ("README.md", "BUILD_NOTES.md", "CHANGELOG.md", "examples/README.md", "tests/programs/README.md")
+DOCUMENTS = (
+    "README.md",
+    "BUILD_NOTES.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "examples/README.md",
+    "tests/programs/README.md",
+)
 
 # [text](target), without the optional title.
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)")
@@ -49,11 +56,11 @@ def test_make_commands_are_targets(document):
 
 def test_tests_that_the_contract_names_exist():
     named = re.findall(r"`(test_\w+\.py)::(\w+)\[(.+)\]` \|$", _text("README.md"), re.MULTILINE)
-    assert len(named) == len(ROWS)
+    assert len(named) == len(ROWS) + len(rows_in_float64())
     files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
     for file, function, parameters in named:
         assert f"def {function}(" in files[file]
-        assert parameters.removesuffix("-4") in shown_cases()
+        assert parameters.removesuffix("-4") in [*shown_cases(), *(row.cases[0] for row in rows_in_float64())]
 
 
 def test_readme_names_the_main_commands():

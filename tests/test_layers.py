@@ -26,7 +26,7 @@ BELOW = {
 USES_TENSORFLOW = {"training", "data_parallel", "parity", "doctor"}
 USES_MORE = {"flags": {"absl"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
-_PRIVATE = ("_tf", "_fit", "_collective", "_graph", "_strategy")
+_PRIVATE = ("_tf", "_fit", "_collective", "_datasets", "_graph", "_strategy")
 MAY_USE_PRIVATE_NAMES = {f"tfscale/training/{name}_private.py" for name in _PRIVATE}
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")
 

@@ -28,6 +28,7 @@ NAMES = {
     "LinearRule",
     "ModelError",
     "NoRule",
+    "NonFiniteError",
     "ParityError",
     "PowerSGD",
     "RecordFiles",
@@ -54,7 +55,15 @@ NAMES = {
 
 # Of the modules that are public themselves.
 MODULES = {
-    "callbacks": {"ChiefOnly", "DriftWatch", "Recovery", "ReplicaScaling", "ScalingReport", "StallWatch"},
+    "callbacks": {
+        "ChiefOnly",
+        "DriftWatch",
+        "NonFiniteWatch",
+        "Recovery",
+        "ReplicaScaling",
+        "ScalingReport",
+        "StallWatch",
+    },
     "flags": {"data_parallel", "define"},
 }
 

@@ -8,9 +8,10 @@ import argparse
 import importlib.metadata
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from tfscale.doctor import flags as doctor_flags
-from tfscale.errors import TfscaleError
+from tfscale.errors import TfscaleError, in_short
 from tfscale.launch import flags as launch_flags
 from tfscale.scaling import plan_command
 
@@ -39,9 +40,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose messages are short, whatever was given; those of its subcommands are of the same class."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process."""
+        super().error(in_short(message))
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser; every subcommand sets `run`, a function of the parsed arguments."""
-    parser = argparse.ArgumentParser(prog="tfscale", description="Train one Keras model on N replicas.")
+    parser: argparse.ArgumentParser = _Parser(prog="tfscale", description="Train one Keras model on N replicas.")
     parser.add_argument("--version", action="version", version=f"tfscale {importlib.metadata.version('tfscale')}")
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_verify(subcommands)

@@ -21,6 +21,7 @@ from tfscale.scaling import BatchGrowth, BatchPlan, ScaledKnob, describe_growth
 from tfscale.training.batch_norm import batch_norm_knobs, choose_batch_norm
 from tfscale.training.callbacks.chief_only import write_on_chief_only
 from tfscale.training.callbacks.drift_watch import DriftWatch
+from tfscale.training.callbacks.non_finite_watch import NonFiniteWatch
 from tfscale.training.callbacks.recovery import Recovery
 from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
@@ -331,9 +332,8 @@ class DataParallel:
                 and listed.
 
         Returns:
-            `ScalingReport` on the chief, `DriftWatch` where there are several replicas, `StallWatch` where there are
-            several workers, and with a directory `Recovery`; or the callbacks given, the same objects. On several
-            workers those of Keras that write files are in a `ChiefOnly`.
+            `ScalingReport` on the chief, `NonFiniteWatch("report")`, `DriftWatch` for several replicas, `StallWatch`
+            for several workers, `Recovery` with a directory; or those given, Keras's writers of files in a `ChiefOnly`.
 
         Raises:
             ScalingError: When a given one counts batches in a way that cannot be re-derived.
@@ -343,7 +343,7 @@ class DataParallel:
             report = ScalingReport(self.plan, examples_per_epoch=self._growth.examples_per_epoch, directory=directory)
             replicas = local_replicas(self._strategy)
             recovery = [] if directory is None else [Recovery(Path(directory) / "recovery")]
-            watches: list[Any] = [DriftWatch()] if replicas.total > 1 else []
+            watches: list[Any] = [NonFiniteWatch("report"), *([DriftWatch()] if replicas.total > 1 else [])]
             watches += [StallWatch()] if replicas.here < replicas.total else []
             return [*([report] if self.is_chief else []), *recovery, *watches]
         callbacks, knobs = rederive_callbacks(directory, self.batch_ratio)

@@ -5,6 +5,12 @@ error about the value of an argument is also a `ValueError`; an error about what
 the world (the machine, the cluster, the installed versions) is also a `RuntimeError`.
 """
 
+from typing import Any
+
+_MOST_CHARACTERS = 2000
+# The rule and what was received are at the begin, the way out is at the end.
+_BEGIN = 1400
+
 
 class TfscaleError(Exception):
     """The base of every error that tfscale raises on purpose.
@@ -20,6 +26,23 @@ class TfscaleError(Exception):
 
     # What is raised in a function that AutoGraph converts stays what it is; without this it becomes a StagingError.
     ag_pass_through = True
+
+    def __init__(self, *args: Any):
+        super().__init__(*(in_short(each) if isinstance(each, str) else each for each in args))
+
+
+def in_short(message: str) -> str:
+    """Returns a message of 2,000 characters at most: of a longer one, the begin and the end.
+
+    Example:
+        >>> from tfscale.errors import in_short
+        >>> len(in_short("a" * 100_000))
+        2000
+    """
+    if len(message) <= _MOST_CHARACTERS:
+        return message
+    gap = f" ... [{len(message)} characters in all] ... "
+    return message[:_BEGIN] + gap + message[_BEGIN + len(gap) - _MOST_CHARACTERS :]
 
 
 class BatchError(TfscaleError, ValueError):
@@ -52,6 +75,10 @@ class LaunchError(TfscaleError, RuntimeError):
 
 class ModelError(TfscaleError, ValueError):
     """The model is no Keras model, or was built outside the strategy's scope."""
+
+
+class NonFiniteError(TfscaleError, RuntimeError):
+    """The loss of a step is infinite or not a number. The weights are those of before that step."""
 
 
 class ParityError(TfscaleError, ValueError):

@@ -1,6 +1,8 @@
 """Ten thousand malformed environments: each is a valid cluster or a `ClusterError`, and nothing else."""
 
+import json
 import os
+import time
 from random import Random
 
 from hypothesis import given, settings
@@ -41,7 +43,9 @@ GROUPS = ("SLURM_", "OMPI_", "PMI_", "JOB_COMPLETION_INDEX", "TF_CONFIG")
 
 
 DAMAGE = ["", "[", "]", "-", ",", "(x", "0", " ", "\n", "\u0663", "\0"]
-ODD = ["-1", "10000000000", "1" * 5000, "1e3", "0x1", "1_0", "", "\ud800", "[" * 5000, "n[0-999999999]"]
+ODD = ["-1", "10000000000", "1" * 5000, "1e3", "0x1", "1_0", "", "\ud800", "[" * 5000, "n[0-999999999]", "\x1b[2J" * 99]
+MAX_CHARACTERS = 2000
+MAX_S = 1.0
 
 
 def value(random, name):
@@ -61,15 +65,19 @@ def environment(random):
 
 def check(environ):
     before = dict(environ), dict(os.environ)
+    began_s = time.process_time()
     try:
         spec = resolve_cluster(environ)
     except ClusterError as error:
         assert "\nReceived: " in str(error), environ  # noqa: PT017
         assert str(error).endswith(".")  # noqa: PT017
+        assert len(str(error)) <= MAX_CHARACTERS, environ  # noqa: PT017
+        assert all(each.isprintable() or each == "\n" for each in str(error)), environ  # noqa: PT017
     else:
         assert 0 <= spec.rank < spec.num_workers == len(set(spec.workers))
         again = resolve_cluster({"TF_CONFIG": spec.to_tf_config()})
         assert (again.workers, again.rank) == (spec.workers, spec.rank)
+    assert time.process_time() - began_s < MAX_S, environ
     assert (environ, dict(os.environ)) == before
 
 
@@ -80,3 +88,45 @@ def test_any_environment_is_a_valid_cluster_or_refused(seed):
     random = Random(seed)
     for _ in range(100):
         check(environment(random))
+
+
+def config(random):
+    """A `TF_CONFIG` that is JSON, whatever else it is: any of its parts may be any other thing."""
+    addresses = [
+        f"host-{each}:{random.choice([1, 2222, 65535, 65536])}" for each in range(random.choice([1, 2, 9, 300]))
+    ]
+    task = {"type": "worker", "index": 0}
+    whole = {"cluster": {"worker": addresses}, "task": task}
+    places = [(whole, "cluster"), (whole, "task"), (whole["cluster"], "worker"), (task, "type"), (task, "index")]
+    places += [(whole["cluster"], random.choice(["chief", "ps", "evaluator", "x" * 9000])), (addresses, 0)]
+    deep = []
+    for _ in range(random.choice([3, 300])):
+        deep = [deep]
+    for _ in range(random.choice([0, 1, 2])):
+        holder, key = random.choice(places)
+        things = [
+            None,
+            True,
+            -1,
+            10**400,
+            1.5,
+            "",
+            "x" * 9000,
+            "\x1b[2J",
+            "a:1",
+            [],
+            ["a:1"],
+            {},
+            {"x" * 9000: "y" * 9000},
+        ]
+        holder[key] = random.choice([*things, deep])
+    text = json.dumps(whole)
+    return text if random.random() < 0.9 else text[: random.randrange(len(text))]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_any_tf_config_is_a_valid_cluster_or_refused(seed):
+    random = Random(seed)
+    for _ in range(20):
+        check({"TF_CONFIG": config(random)})

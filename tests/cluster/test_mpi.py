@@ -48,6 +48,17 @@ def test_two_jobs_on_one_machine_have_ports_of_their_own():
         ({"OMPI_COMM_WORLD_RANK": "0"}, ["missing: OMPI_COMM_WORLD_SIZE."]),
         ({"OMPI_COMM_WORLD_SIZE": "2"}, ["missing: OMPI_COMM_WORLD_RANK."]),
         ({"PMI_RANK": "0"}, ["missing: PMI_SIZE."]),
+        # Rank and size were lost on the way: this is no machine for itself.
+        (
+            {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+            ["missing: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE.", "or unset OMPI_"],
+        ),
+        ({"OMPI_COMM_WORLD_LOCAL_RANK": "0"}, ["missing: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE."]),
+        (
+            {"MPI_LOCALNRANKS": "2"},
+            ["missing: PMI_RANK, PMI_SIZE.", "or unset MPI_LOCALNRANKS to train on this machine"],
+        ),
+        ({"MPI_LOCALRANKID": "0"}, ["missing: PMI_RANK, PMI_SIZE."]),
         ({**PMI, "PMI_RANK": "3"}, ["`PMI_RANK` must be an integer from 0 to 2"]),
         ({**PMI, "PMI_SIZE": "0"}, ["`PMI_SIZE` must be an integer from 1"]),
         ({**PMI, "PMI_SIZE": ""}, ["`PMI_SIZE` must be an integer from 1"]),

@@ -1,9 +1,11 @@
 """Each check is a function of what it is given: tables of machines that are not here."""
 
+import socket
+
 import pytest
 
 from tfscale import ClusterSpec
-from tfscale.doctor import gpus, job, machine, software
+from tfscale.doctor import exposure, gather, gpus, job, machine, software
 from tfscale.doctor.finding import Finding, worst_level
 
 TWO = ClusterSpec(("a:2222", "b:2222"), 0, source="TF_CONFIG")
@@ -12,6 +14,7 @@ T4 = "0, Tesla T4, 550.54.15, 15360, 3"
 T4_BUSY = "1, Tesla T4, 550.54.15, 15360, 9000"
 A100 = "2, NVIDIA A100-SXM4-80GB, 550.54.15, 81920, [N/A]"
 MIB = 2**20
+BOTH = {"lo": ["127.0.0.1", "::1"], "eth0": ["10.0.0.7"]}
 
 
 def levels(findings):
@@ -126,13 +129,47 @@ def test_job(spec, problem, level, said):
 
 
 @pytest.mark.parametrize(
-    ("num_workers", "interfaces", "level"),
-    [(1, ["lo", "eth0"], "ok"), (2, ["lo"], "ok"), (2, ["lo", "eth0"], "warning"), (2, [], "warning")],
+    ("num_workers", "interfaces", "listening", "level", "said"),
+    [
+        (1, BOTH, None, "ok", "one worker: TensorFlow opens no port"),
+        (2, {"lo": ["127.0.0.1"]}, None, "ok", "listens in a network that the workers have alone"),
+        (2, {"lo": ["127.0.0.1"]}, ["[::]:2222"], "ok", "listens on [::]:2222, in a network that the workers have"),
+        (2, BOTH, None, "warning", "listens on every interface (lo 127.0.0.1 ::1, eth0 10.0.0.7), without a password"),
+        (
+            2,
+            BOTH,
+            ["[::]:2222"],
+            "warning",
+            "on [::]:2222, that is every interface (lo 127.0.0.1 ::1, eth0 10.0.0.7), w",
+        ),
+        (2, BOTH, ["0.0.0.0:2222"], "warning", "on 0.0.0.0:2222, that is every interface (lo"),
+        (2, BOTH, ["10.0.0.7:2222"], "warning", "on 10.0.0.7:2222, that is some of lo 127.0.0.1 ::1, eth0 10.0.0.7, w"),
+        (2, BOTH, ["127.0.0.1:2222"], "ok", "on 127.0.0.1:2222, which this host alone reaches"),
+        (2, {}, None, "warning", "listens on every interface (all), without a password"),
+    ],
 )
-def test_exposure(num_workers, interfaces, level):
-    finding = job.check_exposure(num_workers, interfaces)
+def test_exposure(num_workers, interfaces, listening, level, said):
+    report = {} if listening is None else {"listening": listening}
+    finding = exposure.check_exposure(num_workers, interfaces, report)
     assert levels(finding) == [level]
+    assert said in finding.found
     assert ("without a password" in finding.found) == (level == "warning")
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "environ", "level"),
+    [(1, {}, "ok"), (2, {}, "warning"), (2, {"TFSCALE_SECRET": "correct horse battery"}, "ok")],
+)
+def test_secret(num_workers, environ, level):
+    finding = exposure.check_secret(num_workers, environ)
+    assert levels(finding) == [level]
+    assert "horse" not in finding.found + finding.way_out
+
+
+def test_interfaces_of_this_host():
+    found = gather.list_interfaces()
+    assert set(found) == {name for _, name in socket.if_nameindex()}
+    assert "127.0.0.1" in found["lo"]
 
 
 @pytest.mark.parametrize(

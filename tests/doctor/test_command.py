@@ -69,7 +69,10 @@ def test_job_of_two_workers():
     assert "[0] tfscale doctor on " in out
     assert re.search(r"ok +peers +all 2 workers reach each other, and agree", out)
     assert re.search(r"ok +all-reduce +2 replicas \(ring\) add to the right sum", out)
-    assert "TensorFlow's server listens on every interface" in out
+    # Looked up while it listened.
+    shown = re.sub(r"\s+\[0\]\s+|\s+", " ", out)
+    assert re.search(r"exposure +TensorFlow's server listens on \S+:\d+, (that is every interface|in a network)", shown)
+    assert re.search(r"ok +secret +what the workers say to each other is signed with TFSCALE_SECRET", shown)
     assert len(re.findall(r"\d B +[\d.]+ ms +[\d.,]+ MB/s", out)) == 4
     # The chief alone prints the table.
     assert "[1]" not in out

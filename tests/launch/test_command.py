@@ -1,5 +1,6 @@
 """Where workers come from: this machine, a list of hosts, or a job that this process is a worker of already."""
 
+import functools
 import json
 import os
 import pty
@@ -44,6 +45,30 @@ def test_dry_run_starts_nothing(launcher, tmp_path):
     assert out.count(" 'a b'\n") == 3
     assert not list(tmp_path.glob("started*"))
     assert not (tmp_path / "logs").exists()
+
+
+SHOW_SECRET = "print(os.environ['TFSCALE_SECRET'])"
+
+
+def test_workers_share_a_secret_of_their_own(launcher):
+    runs = [launcher.run(SHOW_SECRET, "--workers", "2") for _ in range(2)]
+    secrets = [{line.partition("] ")[2] for line in out.splitlines()} for _, out, _ in runs]
+    assert [len(each) for each in secrets] == [1, 1]
+    assert secrets[0] != secrets[1]
+    assert all(len(secret) == 64 for each in secrets for secret in each)
+
+
+def test_secret_that_is_given_stays(launcher):
+    given = {"TFSCALE_SECRET": "correct horse battery"}
+    status, out, _ = launcher.run(SHOW_SECRET, "--workers", "2", env=given)
+    assert (status, sorted(out.splitlines())) == (0, [f"[{rank}] correct horse battery" for rank in range(2)])
+
+
+@pytest.mark.parametrize("env", [{}, {"TFSCALE_SECRET": "correct horse battery"}])
+def test_dry_run_shows_no_secret(launcher, env):
+    _, out, err = launcher.run("", "--workers", "2", "--dry-run", env=env)
+    assert "TF_CONFIG" in out
+    assert [word for word in ("SECRET", "horse") if word in out + err] == []
 
 
 def test_module(launcher):
@@ -142,12 +167,20 @@ def test_one_process_of_a_manager_starts_workers(launcher, env):
         (["--hosts", "a,b", "--workers", "2"], {}, "Received: --workers 2 too."),
         (["--hosts", "a,b", "--isolate-network"], {}, "Received: --isolate-network too."),
         (["--rank", "0"], {}, "--rank must come with --hosts"),
+        ([], {"TFSCALE_SECRET": "hunter2"}, "`TFSCALE_SECRET` must have 16 characters or more"),
         (["--workers", "3"], {"CUDA_VISIBLE_DEVICES": "0,1"}, "3 workers and 2 GPU(s)"),
         (["--cores-per-worker", "100000"], {}, "must fit on its"),
         (["--replicas-per-worker", "3"], {"CUDA_VISIBLE_DEVICES": "0,1"}, "must fit on its 2 GPU(s), 0,1"),
         (["--replicas-per-worker", "2"], STEP, "Received: --replicas-per-worker. Leave them out"),
         (["--log-dir", "/dev/null/x"], {}, "--log-dir must be a directory"),
         (["absent.py"], {}, "The script must be a file"),
+        (["x" * 5000], {}, "xxx ... (File name too long). Name it after the launcher's flags"),
+        (["-m", "x" * 5000], {}, "xxx ... (File name too long). Name it as for `python -m`"),
+        (
+            ["--workers", "1000000"],
+            {},
+            "The launcher starts 1000 workers on a machine at most.\nReceived: --workers 1000000",
+        ),
         (
             ["-m", "no_such_module.at_all"],
             {},
@@ -163,7 +196,34 @@ def test_refusal(launcher, flags, env, shown):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("flags", [["--help"], ["--workers", "8", "--dry-run"], ["--rank", "0"]])
+def test_limit_of_open_files_is_one_of_workers(launcher):
+    limited = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (100, 100))
+    process = launcher.start("started()", "--workers", "61", preexec_fn=limited)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert "The launcher starts 60 workers on a machine at most: it opens a file for each, and may open 100" in err
+
+
+def test_workers_that_may_be_started_have_ports(launcher):
+    # More than the files that this launcher may open at a time.
+    limited = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (600, 600))
+    process = launcher.start("", "--workers", "500", "--dry-run", preexec_fn=limited)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err, len(specs(out))) == (0, "", 500)
+
+
+def test_dry_run_shows_the_bytes_of_a_name(tmp_path):
+    script = os.fsencode(tmp_path) + b"/a\xff.py"
+    with open(script, "wb"):
+        pass
+    command = [sys.executable, "-m", "tfscale", "launch", "--dry-run", script]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stderr, script in ended.stdout) == (0, b"", True)
+
+
+@pytest.mark.parametrize(
+    "flags", [["--help"], ["--workers", "8", "--dry-run"], ["--rank", "0"], ["--workers", "1000000"]]
+)
 def test_answer_comes_at_once(launcher, flags):
     # Time of the processor: what else the machine does is not in it.
     elapsed_s = []

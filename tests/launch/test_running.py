@@ -85,6 +85,38 @@ def test_worker_that_another_one_blames_is_waited_for(launcher, other, failed, s
     assert launcher.left(within_s=0.5) == []
 
 
+def test_worker_that_left_is_named(launcher):
+    # `sys.exit(0)` in a callback: nothing has failed there, and the others cannot go on.
+    code = """
+from tfscale.cluster.peer_failure import describe_peer_failure
+if rank == 1:
+    print("bye")
+    started()
+    sys.exit(0)
+wait_for("started-1*")
+time.sleep(1.0)
+sys.exit(describe_peer_failure(1, "SystemExit: 0", "127.0.0.1:1", "in step 2 of epoch 1 of `fit`"))
+"""
+    status, _, err = launcher.run(code, "--workers", "2", env={"PYTHONPATH": str(ROOT)})
+    assert status == 1
+    assert re.fullmatch(
+        r"tfscale launch: worker 1 \(127\.0\.0\.1:\d+\) left first, with exit status 0, while others needed it and "
+        r"failed with 1; the others were stopped\. Its last lines:\n    bye\n",
+        err,
+    )
+
+
+def test_memory_of_a_worker_that_was_killed(launcher):
+    code = "held = bytearray(300 << 20)\nos.kill(os.getpid(), signal.SIGKILL)"
+    status, _, err = launcher.run(code)
+    assert status == 137
+    found = re.search(
+        r"with signal SIGKILL; the others were stopped\. It had (\d\.\d) GiB of memory at most\. The ", err
+    )
+    assert found is not None, err
+    assert 0.3 <= float(found[1]) < 0.6
+
+
 def test_last_lines_only(launcher):
     _, out, err = launcher.run("for i in range(99): print(f'line {i}')\nraise SystemExit(1)")
     assert len(out.splitlines()) == 99
@@ -95,7 +127,8 @@ def test_last_lines_only(launcher):
 def test_worker_ended_by_a_signal(launcher, number, status):
     found, _, err = launcher.run(f"os.kill(os.getpid(), {int(number)})", "--workers", "2")
     assert found == status
-    assert f"with signal {number.name}; the others were stopped. It printed nothing." in err
+    assert f"with signal {number.name}; the others were stopped. " in err
+    assert err.endswith(" It printed nothing.\n")
 
 
 def test_deaf_worker_is_gone_within_5_s(launcher):

@@ -179,7 +179,23 @@ def scopes(num_replicas: int) -> dict[str, Raised]:
         with dp.scope():
             return dp.prepare(keras.Sequential([keras.Input((8,)), layer]))
 
+    class OwnFunction(keras.Sequential):
+        def make_test_function(self, force: bool = False) -> Any:
+            return super().make_test_function(force)
+
+    def own_function_of_a_class() -> Any:
+        with dp.scope():
+            return dp.prepare(OwnFunction(mlp().layers))
+
+    def own_function_of_a_model() -> Any:
+        with dp.scope():
+            model = mlp()
+        model.make_train_function = lambda force=False: None
+        return dp.prepare(model)
+
     wrong: dict[str, Callable[[], Any]] = {
+        "own function, of a class": own_function_of_a_class,
+        "own function, of a model": own_function_of_a_model,
         "model outside": lambda: dp.prepare(outside),
         "layer outside": layer_outside,
         "optimizer outside": optimizer_outside,

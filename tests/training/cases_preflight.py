@@ -1,5 +1,6 @@
 """Two workers whose scripts differ, and agree in the end."""
 
+import os
 import time
 
 import tensorflow as tf
@@ -18,6 +19,7 @@ def different_scripts():
         _error(lambda: DataParallel(global_batch=32 + rank)),
         _error(lambda: DataParallel(global_batch=32, seed=rank)),
         _error(lambda: make_strategy(agree_on={"own": rank})),
+        _error(lambda: _with_secret(f"a secret of worker {rank}")),
     ]
     start_s = time.monotonic()
     dp = DataParallel(global_batch=32, seed=5)
@@ -27,6 +29,14 @@ def different_scripts():
     assert again.strategy is dp.strategy
     total = dp.strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.constant(1.0)))
     return absent, missed_s, messages, took_s, float(total)
+
+
+def _with_secret(secret):
+    os.environ["TFSCALE_SECRET"] = secret
+    try:
+        make_strategy()
+    finally:
+        del os.environ["TFSCALE_SECRET"]
 
 
 def _error(make):

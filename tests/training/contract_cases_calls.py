@@ -104,6 +104,17 @@ def _prepare_twice(dp: Any) -> Outcome:
     return {**state_of(model), "evaluate": flat_arrays(model.evaluate(X, LABELS, verbose=0))}
 
 
+def _prepare_frozen(dp: Any) -> Outcome:
+    """Without another `compile`, Keras goes on with the step that it has traced."""
+    model = _compiled(dp)
+    kept = {"batch_size": 24, "verbose": 0, "shuffle": False}
+    model.fit(X, LABELS, **kept)
+    model.layers[0].trainable = False
+    dp.prepare(model)
+    history = model.fit(X, LABELS, **kept)
+    return {**state_of(model), "history": arrays_by_name(history.history)}
+
+
 def _batch_size_filled_in(dp: Any) -> Outcome:
     """`DataParallel` fills in the global batch where Keras would take 32."""
     model = _compiled(dp, mlp)
@@ -142,6 +153,7 @@ CASES: dict[str, Case] = {
     "fit twice, initial_epoch": Case(_fit_twice),
     "compile again between fits": Case(_compile_again),
     "prepare is idempotent": Case(_prepare_twice),
+    "prepare again, frozen meanwhile": Case(_prepare_frozen),
     "batch_size filled in": Case(_batch_size_filled_in),
     "callbacks of Keras": Case(_stopped_early),
     "set_weights and reset_metrics": Case(_set_weights),

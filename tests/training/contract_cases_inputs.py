@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.training.models import (
     TOKENS,
     WEIGHTS,
     X,
+    adam,
     classifying,
     labelled,
     mlp,
@@ -100,7 +103,79 @@ def _repeated(dp: Any) -> Outcome:
     return observe_fit(model, {"x": _dataset().repeat(), "steps_per_epoch": 9})
 
 
+def _unknown_length() -> tf.data.Dataset:
+    """Where they end, whatever of Keras's step needs no batch is run once more."""
+    return tf.data.Dataset.from_tensor_slices((X[:58], LABELS[:58])).filter(lambda *_: True).batch(24)
+
+
+class CountsSteps(keras.Sequential):
+    """A step of its own that counts itself, and whose second optimizer updates every other time."""
+
+    def build(self, *args: Any) -> None:
+        super().build(*args)
+        self.count = self.add_weight(shape=(), initializer="zeros", dtype="int32", trainable=False, name="count")
+        self.slow = self.add_weight(shape=(2,), initializer="ones", trainable=False, name="slow")
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, self(x), from_logits=True))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        self.count.assign_add(1)
+        self.slow.assign(0.9 * self.slow + 0.1 * self.trainable_variables[-1])
+        return {"mean": loss, "count": self.count + 0}
+
+
+_ENDING: dict[str, Any] = {
+    "Adam": adam,
+    "AdamW": lambda: keras.optimizers.AdamW(0.01, weight_decay=0.2),
+    "Nadam": lambda: keras.optimizers.Nadam(0.01),
+    "SGD, weight_decay": lambda: sgd(weight_decay=0.1),
+    "a schedule": lambda: keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.2, 9)),
+    "EMA": lambda: sgd(use_ema=True, ema_momentum=0.5, weight_decay=0.1),
+    "LossScaleOptimizer": lambda: keras.optimizers.LossScaleOptimizer(adam(weight_decay=0.1), initial_scale=8.0),
+}
+
+
+def _buckets() -> tf.data.Dataset:
+    """Texts by length, in batches of many sizes, of which the first need not be the largest."""
+    lengths = np.random.default_rng(3).integers(1, TOKENS.shape[1] + 1, len(TOKENS))
+    rows = [(tokens[:length], label) for tokens, label, length in zip(TOKENS, LABELS, lengths, strict=True)]
+    specs = tf.TensorSpec((None,), tf.int32), tf.TensorSpec((), tf.int32)
+    texts = tf.data.Dataset.from_generator(lambda: iter(rows), output_signature=specs)
+    buckets = texts.bucket_by_sequence_length(lambda text, _: tf.shape(text)[0], [3, 5], [24, 16, 9])
+    return buckets.apply(tf.data.experimental.assert_cardinality(len(list(buckets)))).prefetch(2)
+
+
+def _of_texts() -> keras.Model:
+    return keras.Sequential(
+        [keras.layers.Embedding(64, 4), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(2)]
+    )
+
+
 CASES: dict[str, Case] = {
+    **{
+        f"input: unknown length, {name}": fitting(
+            mlp, classifying(make), lambda: {"x": _unknown_length()}, epochs=3, evaluated=True
+        )
+        for name, make in _ENDING.items()
+    },
+    "input: unknown length, steps per call": fitting(
+        mlp,
+        classifying(_ENDING["AdamW"], steps_per_execution=2),
+        lambda: {"x": _unknown_length()},
+        epochs=3,
+    ),
+    "input: unknown length, run_eagerly": fitting(
+        mlp, classifying(_ENDING["AdamW"], run_eagerly=True), lambda: {"x": _unknown_length()}, epochs=3
+    ),
+    "input: unknown length, a step of one's own": fitting(
+        lambda: CountsSteps([keras.Input((8,)), keras.layers.Dense(2)]),
+        lambda: {"optimizer": adam(weight_decay=0.1)},
+        lambda: {"x": _unknown_length()},
+        epochs=3,
+    ),
+    "input: buckets of many sizes": fitting(_of_texts, classifying(adam), lambda: {"x": _buckets()}, evaluated=True),
     "input: arrays": fitting(mlp, classifying(), labelled(), evaluated=True),
     "input: list of arrays": _pairs(lambda left, right: [left, right]),
     "input: dict of arrays": _pairs(lambda left, right: {"left": left, "right": right}),
@@ -165,4 +240,20 @@ CASES: dict[str, Case] = {
         lambda: labelled(validation_data=tf.data.Dataset.from_tensor_slices((X, LABELS)).batch(7))(),
     ),
     "validation_split": fitting(mlp, classifying(), labelled(validation_split=0.2)),
+}
+
+
+def _quiet(run: Any) -> Any:
+    """Without Keras's warning of data that it did not know the length of."""
+
+    def quiet(dp: Any) -> Outcome:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Your input ran out of data")
+            return run(dp)
+
+    return quiet
+
+
+CASES |= {
+    name: dataclasses.replace(case, run=_quiet(case.run)) for name, case in CASES.items() if "unknown length" in name
 }

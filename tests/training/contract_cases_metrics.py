@@ -81,6 +81,43 @@ class Largest(keras.metrics.Metric):
         return self.value + 0.0
 
 
+class Lowest(keras.metrics.Metric):
+    """A state that begins with a large number, and is zero after Keras's own reset."""
+
+    def __init__(self) -> None:
+        super().__init__(name="lowest")
+        self.value = self.add_weight(shape=(), initializer=keras.initializers.Constant(1e9), name="value")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        del sample_weight
+        self.value.assign(keras.ops.minimum(self.value, keras.ops.min(keras.ops.abs(y_true - y_pred))))
+
+    def result(self) -> Any:
+        return self.value + 0.0
+
+
+class LowestOfEpoch(Lowest):
+    """As `Lowest`, in every epoch."""
+
+    def reset_state(self) -> None:
+        self.value.assign(1e9)
+
+
+class CountsFromOne(keras.metrics.Metric):
+    """Counts rows, of which it takes one for granted when it is made."""
+
+    def __init__(self) -> None:
+        super().__init__(name="counted")
+        self.count = self.add_weight(shape=(2,), initializer="ones", dtype="int32", name="count")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        del y_pred, sample_weight
+        self.count.assign_add(keras.ops.ones((2,), "int32") * keras.ops.shape(y_true)[0])
+
+    def result(self) -> Any:
+        return keras.ops.cast(self.count[0], "float32")
+
+
 _M = keras.metrics
 
 CASES: dict[str, Case] = {
@@ -92,6 +129,20 @@ CASES: dict[str, Case] = {
     ),
     "metric whose state is a maximum, last batch smaller than N": measuring(
         Largest, data=_binary_data(FEWER_THAN_REPLICAS)
+    ),
+    "metric that begins with a large number": measuring(Lowest, data=_binary_data(FEWER_THAN_REPLICAS)),
+    "metric that is reset to a large number": measuring(LowestOfEpoch, data=_binary_data(FEWER_THAN_REPLICAS)),
+    "metric that counts from one on": measuring(CountsFromOne),
+    "metric that counts from one on, run_eagerly": fitting(
+        _binary,
+        lambda: {
+            "optimizer": sgd(),
+            "loss": "binary_crossentropy",
+            "metrics": [CountsFromOne()],
+            "run_eagerly": True,
+        },
+        _binary_data(60),
+        evaluated=True,
     ),
     "metrics MeanIoU and accuracy": measuring(
         lambda: _M.MeanIoU(num_classes=2, sparse_y_pred=False),

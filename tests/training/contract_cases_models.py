@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import keras
@@ -18,6 +19,7 @@ from tests.training.models import (
     classifying,
     cross_entropy,
     labelled,
+    mlp,
     regressing,
     sgd,
     targeted,
@@ -46,6 +48,39 @@ class WithoutTraining(Subclassed):
 
     def call(self, inputs: Any) -> Any:
         return self.second(self.first(inputs))
+
+
+def _set_on_the_object(dp: Any) -> Outcome:
+    """Methods that a script puts on a model and a layer, and not into their classes."""
+
+    def train_step(self: Any, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            losses = tf.square(tf.cast(y[:, None], tf.float32) - self(x, training=True))
+            loss = tf.reduce_sum(losses)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+    with dp.scope():
+        model = mlp()
+        hidden = model.layers[0]
+        hidden.call = lambda inputs, **more: type(hidden).call(hidden, inputs - keras.ops.mean(inputs, 0), **more)
+        model.train_step = types.MethodType(train_step, model)
+        model.compile(sgd(learning_rate=0.01))
+        dp.prepare(model)
+    return observe_fit(model, labelled(58)())
+
+
+def _loss_set_on_the_object(dp: Any) -> Outcome:
+    def compute_loss(x: Any, y: Any, y_pred: Any, *more: Any, **others: Any) -> Any:
+        del x, more, others
+        return keras.ops.sum(keras.ops.square(keras.ops.cast(y[:, None], "float32") - y_pred))
+
+    with dp.scope():
+        model = dp.prepare(mlp())
+        model.compute_loss = compute_loss
+        model.compile(sgd(learning_rate=0.01), metrics=["accuracy"])
+    return observe_fit(model, labelled(58)(), evaluated=True)
 
 
 class OwnTrainStep(Subclassed):
@@ -194,6 +229,8 @@ def _accumulating() -> keras.optimizers.Optimizer:
 
 
 CASES: dict[str, Case] = {
+    "train_step and call set on the object": Case(_set_on_the_object),
+    "compute_loss set on the object": Case(_loss_set_on_the_object),
     "functional model, shared layer": fitting(_autoencoder, regressing(), targeted(), evaluated=True),
     "sequential model, not built": fitting(
         lambda: keras.Sequential([keras.layers.Dense(16, activation="tanh"), keras.layers.Dense(2)]),

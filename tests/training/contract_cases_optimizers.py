@@ -51,18 +51,54 @@ def offered_optimizers() -> set[str]:
     } - BROKEN
 
 
-def _fit(name: str) -> Case:
+class Lookahead(_O.Optimizer):
+    """Moves every third step towards slow weights, which it fills as it is built."""
+
+    def __init__(self, inner: keras.optimizers.Optimizer) -> None:
+        super().__init__(learning_rate=0.01)
+        self.inner = inner
+
+    def build(self, variables: Any) -> None:
+        super().build(variables)
+        self.inner.build(variables)
+        self.slow = [self.add_variable_from_reference(each, name="slow") for each in variables]
+        for slow, variable in zip(self.slow, variables, strict=True):
+            slow.assign(variable)
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        if not self.built:
+            self.build(trainable_variables)
+        self.inner.apply(grads, trainable_variables)
+        self._iterations.assign_add(1)
+        is_due = keras.ops.cast(keras.ops.equal(self._iterations % 3, 0), "float32")
+        for slow, variable in zip(self.slow, self._trainable_variables, strict=True):
+            new = slow + is_due * 0.5 * (variable - slow)
+            slow.assign(new)
+            variable.assign(is_due * new + (1 - is_due) * variable)
+
+
+def _fit(make: Callable[[], keras.optimizers.Optimizer], *, built_before: bool = False, **compiled: Any) -> Case:
     def run(dp: Any) -> Outcome:
         with dp.scope():
             model = dp.prepare(mlp())
-            model.compile(**classifying(OPTIMIZERS[name])())
-            if name == "ScheduleFreeAdamW":
-                # Plain Keras builds the optimizer while it traces the first step, and loses the
-                # values that this one starts from; built before, it keeps them.
+            model.compile(**classifying(make)(), **compiled)
+            if built_before:
                 model.optimizer.build(model.trainable_variables)
         return observe_fit(model, labelled(58)(), epochs=4)
 
     return Case(run)
 
 
-CASES: dict[str, Case] = {f"optimizer {name}": _fit(name) for name in sorted(offered_optimizers() & OPTIMIZERS.keys())}
+CASES: dict[str, Case] = {
+    f"optimizer {name}": _fit(OPTIMIZERS[name]) for name in sorted(offered_optimizers() & OPTIMIZERS.keys())
+}
+# Plain Keras builds an optimizer while it traces the first step, and loses what it assigns; built before, it is kept.
+_FILLING = {"Lookahead": lambda: Lookahead(_O.Adam(0.01))} | {
+    name: OPTIMIZERS[name] for name in ("ScheduleFreeAdamW",) if name in offered_optimizers()
+}
+for _name, _make in _FILLING.items():
+    CASES |= {
+        f"optimizer {_name}": _fit(_make),
+        f"optimizer {_name}, built before": _fit(_make, built_before=True),
+        f"optimizer {_name}, run_eagerly": _fit(_make, run_eagerly=True),
+    }

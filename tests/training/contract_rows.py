@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.training import contract_cases_float64
+
 
 class Row(NamedTuple):
     """One promise.
@@ -94,6 +96,12 @@ ROWS = (
     Row("`train_on_batch` and the like", ("train, test and predict on batch",)),
     Row("`evaluate` and `predict`, any batch", ("evaluate and predict, any batch",)),
 )
+
+
+def rows_in_float64() -> tuple[Row, ...]:
+    """The contract in double precision has a table of its own."""
+    test = "tests/training/test_contract_programs.py::test_equals_one_replica"
+    return tuple(Row(name.removesuffix(", in float64"), (name,), test) for name in contract_cases_float64.CASES)
 
 
 def shown_cases() -> list[str]:

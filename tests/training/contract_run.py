@@ -38,7 +38,7 @@ TABLES = (
     "numbers",
     "float64",
 )
-HALF = 7
+HALF = 9
 """So many tables are run by test_contract.py, the others by test_contract_programs.py."""
 # For the whole of a process; a case takes about three seconds when nothing else runs.
 _START_S, _CASE_S = 120.0, 25.0

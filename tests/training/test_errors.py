@@ -45,6 +45,8 @@ SCOPES = {
     "compile again outside, with an optimizer": ("ModelError", "inside `with dp.scope():`"),
     "compile before prepare": ("ModelError", "call compile, inside `with dp.scope():`"),
     "optimizer in a list": ("ModelError", "inside `with dp.scope():`"),
+    "own function, of a class": ("ModelError", "Put what it computes into `test_step`"),
+    "own function, of a model": ("ModelError", "Put what it computes into `train_step`"),
     "a layer": ("ModelError", "Dense"),
     "a class": ("ModelError", "keras.Model"),
     "None": ("ModelError", "None"),

@@ -19,11 +19,12 @@ def test_worker_that_never_starts(workers):
 
 
 def test_workers_that_differ(workers):
-    for _, _, (batch, seed, own), took_s, total in workers:
+    for _, _, (batch, seed, own, secret), took_s, total in workers:
         assert "Received: global_batch: 33 on worker 1 (127.0.0.1:" in batch
         assert ", 32 on worker 0 (127.0.0.1:" in batch
         assert "Received: seed: 1 on worker 1" in seed
         assert "Received: own: 1 on worker 1" in own
+        assert "has another TFSCALE_SECRET than this worker" in secret
         assert total == 2
         # Nothing of TensorFlow's was touched before, on the same ports.
         assert took_s < 20

@@ -50,6 +50,12 @@ def test_layers_are_divided_where_the_step_mixes_rows():
     assert "is not that of one replica" in found["drawing"]
 
 
+def test_callbacks_that_trace_the_step_anew_leave_the_look_to_it():
+    found = run_case(f"{CASES}:watched")
+    assert any("mixes the rows" in each for each in found["said"])
+    assert 24 not in found["rows"]
+
+
 def test_what_is_checked_and_how_often():
     found = run_case(f"{CASES}:checked_once")
     assert found["stock, first fit"] == found["stock, second fit"] == 0

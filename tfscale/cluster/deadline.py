@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tfscale.cluster.shown import quoted
 from tfscale.errors import ClusterError
 
 TIMEOUT_S = "TFSCALE_TIMEOUT_S"
@@ -28,11 +29,11 @@ def read_timeout_s(given: Any, environ: Mapping[str, str]) -> float:
     name, value = ("timeout_s", given) if given is not None else (TIMEOUT_S, environ.get(TIMEOUT_S, DEFAULT_TIMEOUT_S))
     try:
         seconds = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = math.nan
     if not 0 <= seconds < math.inf:
         raise ClusterError(
             f"`{name}` must be a number of seconds, or 0 to start without waiting for the other workers.\n"
-            f"Received: {name}={value!r}. Leave it out for {DEFAULT_TIMEOUT_S:g} s."
+            f"Received: {name}={quoted(value)}. Leave it out for {DEFAULT_TIMEOUT_S:g} s."
         )
     return seconds

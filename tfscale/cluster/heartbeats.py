@@ -1,18 +1,27 @@
 """How far is each worker of the job, as the chief hears it?
 
 Every worker tells the chief where it is, in a datagram every second or so, and the chief answers with its own place: a
-lost one is made good by the next, and nobody waits for anybody.
+lost one is made good by the next, and nobody waits for anybody. Each is signed and has a number: what comes from
+somebody else, is of another `fit`, or is no newer than what has come, is not read.
 """
 
 import contextlib
 import json
+import math
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-_MAX_BYTES = 1024
+from tfscale.cluster.place import Place, read_place, to_wire
+from tfscale.cluster.secret import SIGNATURE_BYTES, Secret, is_signed, sign
+from tfscale.cluster.verdict import Verdict, read_verdict, verdict_to_wire
+
+_MAX_BYTES = 1400
+_MAX_COUNT = 1 << 63
+# Of one look: whoever sends without end must not keep the thread from its work.
+_MAX_HEARD = 10_000
 
 
 @dataclass(frozen=True)
@@ -24,12 +33,22 @@ class Beat:
         arrived: Reductions that it has begun.
         left: Reductions that it has ended.
         waiting_s: Seconds since anything of this changed, while in a step; 0 outside of one.
+        place: Where it is in its script.
+        verdict: Because of whom it cannot go on; None where it can.
     """
 
     step: int = 0
     arrived: int = 0
     left: int = 0
     waiting_s: float = 0.0
+    place: Place = field(default_factory=Place)
+    verdict: Verdict | None = None
+
+
+def _payload(beat: Beat) -> dict[str, Any]:
+    """What a datagram has of a beat."""
+    counts = {name: getattr(beat, name) for name in ("step", "arrived", "left", "waiting_s")}
+    return {**counts, "place": to_wire(beat.place), "verdict": verdict_to_wire(beat.verdict)}
 
 
 class Heartbeats:
@@ -38,23 +57,28 @@ class Heartbeats:
     Args:
         rank: Of this worker.
         num_workers: Of the job.
+        secret: Of the job.
         clock: Seconds, from anywhere.
 
     Example:
         >>> from tfscale.cluster.heartbeats import Beat, Heartbeats
-        >>> with Heartbeats(0, 1) as alone:
+        >>> from tfscale.cluster.secret import read_secret
+        >>> with Heartbeats(0, 1, read_secret({}, ["localhost:2222"])) as alone:
         ...     alone.exchange(Beat(step=1))
-        ...     alone.beats
-        {0: Beat(step=1, arrived=0, left=0, waiting_s=0.0)}
+        ...     alone.beats[0].step
+        1
     """
 
-    def __init__(self, rank: int, num_workers: int, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, rank: int, num_workers: int, secret: Secret, clock: Callable[[], float] = time.monotonic):
         self.rank = rank
         self._num_workers = num_workers
+        self._secret = secret
         self._clock = clock
         self._start_s = clock()
         self._heard_s: dict[int, float] = {}
-        self._token = 0
+        self._key = b""
+        self._num_sent = 0
+        self._last: dict[int, int] = {}
         self._socket: socket.socket | None = None
         self._chief: tuple[str, int] | None = None
         self.beats: dict[int, Beat] = {}
@@ -70,7 +94,7 @@ class Heartbeats:
         """Opens a port on the chief, and returns it.
 
         Args:
-            token: What the beats of this job begin with.
+            token: A random number of 62 bits, another one for each `fit`.
         """
         dual = socket.has_dualstack_ipv6()
         self._socket = socket.socket(socket.AF_INET6 if dual else socket.AF_INET, socket.SOCK_DGRAM)
@@ -78,12 +102,12 @@ class Heartbeats:
             self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         self._socket.setblocking(False)
         self._socket.bind(("", 0))
-        self._token = token
+        self._key = self._key_of(token)
         return int(self._socket.getsockname()[1])
 
     def connect(self, host: str, port: int, token: int) -> None:
         """Says where the chief listens."""
-        self._chief, self._token = (host, port), token
+        self._chief, self._key = (host, port), self._key_of(token)
 
     def silent_s(self, rank: int) -> float:
         """Seconds since a worker was last heard of."""
@@ -97,10 +121,16 @@ class Heartbeats:
         if self.rank > 0:
             self._send_to_chief(own)
         answered = set()
-        while received := self._receive():
-            rank, beat, sender = received
-            if (rank == 0) != (self.rank > 0):
+        for _ in range(_MAX_HEARD):
+            received = self._receive()
+            if received is None:
+                break
+            data, sender = received
+            found = parse_beat(data, self._key, self._num_workers)
+            # The chief hears of all others, and the others of the chief.
+            if found is None or (found[0] == 0) != (self.rank > 0) or found[1] <= self._last.get(found[0], 0):
                 continue
+            rank, self._last[found[0]], beat = found
             self.beats[rank] = beat
             self._heard_s[rank] = self._clock()
             if self.rank == 0 and rank not in answered:
@@ -124,36 +154,42 @@ class Heartbeats:
             self._send(own, address)
 
     def _send(self, own: Beat, address: Any) -> None:
-        message = json.dumps({"token": self._token, "rank": self.rank, **asdict(own)}).encode()
+        self._num_sent += 1
+        body = json.dumps({"rank": self.rank, "number": self._num_sent, **_payload(own)}).encode()
+        message = sign(self._key, body) + body
         if self._socket is not None:
             # A full buffer or an unreachable host: the next one comes in a second.
             with contextlib.suppress(OSError):
                 self._socket.sendto(message, address)
 
-    def _receive(self) -> tuple[int, Beat, Any] | None:
-        """Returns rank, beat and sender of the next datagram that is one of this job; None when there is none."""
-        while self._socket is not None:
-            try:
-                data, sender = self._socket.recvfrom(_MAX_BYTES)
-            except BlockingIOError:
-                return None
-            except OSError:
-                # What the system heard of an earlier one, such as "connection refused".
-                continue
-            found = parse_beat(data, self._token, self._num_workers)
-            if found is not None:
-                return (*found, sender)
+    def _receive(self) -> tuple[bytes, Any] | None:
+        """Returns the next datagram and its sender; None when there is none."""
+        try:
+            return self._socket.recvfrom(_MAX_BYTES) if self._socket is not None else None
+        except BlockingIOError:
+            return None
+        except OSError:
+            # What the system heard of an earlier one, such as "connection refused".
+            return b"", None
+
+    def _key_of(self, token: int) -> bytes:
+        return self._secret.derive("beats", token.to_bytes(8, "big"))
+
+
+def parse_beat(data: bytes, key: bytes, num_workers: int) -> tuple[int, int, Beat] | None:
+    """Returns rank, number and beat of a datagram; None for one that is not signed with the key, or says no beat."""
+    signature, body = data[:SIGNATURE_BYTES], data[SIGNATURE_BYTES:]
+    if not is_signed(key, body, signature):
         return None
-
-
-def parse_beat(data: bytes, token: int, num_workers: int) -> tuple[int, Beat] | None:
-    """Returns rank and beat of a datagram; None for anything else."""
     try:
-        message = json.loads(data)
-        rank = message["rank"]
-        step, arrived, left = counts = [message[name] for name in ("step", "arrived", "left")]
+        message = json.loads(body)
+        names = ("rank", "number", "step", "arrived", "left")
+        rank, number, step, arrived, left = counts = [message[name] for name in names]
         waiting_s = float(message["waiting_s"])
-        is_right = message["token"] == token and all(type(each) is int and each >= 0 for each in [rank, *counts])
+        place = read_place(message["place"]) if "place" in message else Place()
+        verdict = read_verdict(message.get("verdict", []), num_workers)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
-    return (rank, Beat(step, arrived, left, waiting_s)) if is_right and rank < num_workers and waiting_s >= 0 else None
+    if not all(type(each) is int and 0 <= each < _MAX_COUNT for each in counts) or not 0 <= waiting_s < math.inf:
+        return None
+    return (rank, number, Beat(step, arrived, left, waiting_s, place, verdict)) if rank < num_workers else None

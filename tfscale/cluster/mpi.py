@@ -21,6 +21,9 @@ RANKS_AND_SIZES = (_OPEN_MPI, _PMI)
 
 _OPEN_MPI_LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
 _HYDRA_LOCAL_SIZE = "MPI_LOCALNRANKS"
+# Each manager sets all of its own: where one is left, the others were lost on the way.
+_OF_OPEN_MPI = (*_OPEN_MPI, _OPEN_MPI_LOCAL_SIZE, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK")
+_OF_PMI = (*_PMI, _HYDRA_LOCAL_SIZE, "MPI_LOCALRANKID")
 # What two jobs on one machine have different values of.
 _JOBS = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid", "PMI_PORT", "PMI_ID")
 
@@ -31,6 +34,8 @@ def read_open_mpi(environ: Mapping[str, str]) -> ClusterSpec | None:
     Raises:
         ClusterError: Rank or size are missing or wrong, or the hosts are not known.
     """
+    if not any(name in environ for name in _OF_OPEN_MPI):
+        return None
     return _read(environ, "Open MPI", _OPEN_MPI, _OPEN_MPI_LOCAL_SIZE)
 
 
@@ -40,13 +45,17 @@ def read_pmi(environ: Mapping[str, str]) -> ClusterSpec | None:
     Raises:
         ClusterError: Rank or size are missing or wrong, or the hosts are not known.
     """
+    if not any(name in environ for name in _OF_PMI):
+        return None
     return _read(environ, "PMI", _PMI, _HYDRA_LOCAL_SIZE)
 
 
-def _read(environ: Mapping[str, str], source: str, names: tuple[str, str], local: str) -> ClusterSpec | None:
-    if not any(name in environ for name in names):
-        return None
-    way_out = "Start every worker with `mpirun`, or set TF_CONFIG, which is looked at first."
+def _read(environ: Mapping[str, str], source: str, names: tuple[str, str], local: str) -> ClusterSpec:
+    left = [name for name in (*_OF_OPEN_MPI, *_OF_PMI) if name in environ]
+    way_out = (
+        f"Start every worker with `mpirun`, set TF_CONFIG, which is looked at first, or unset {left[0]} to train on "
+        "this machine alone."
+    )
     rank_name, size_name = require(environ, source, [(name,) for name in names], way_out)
     size = read_number(environ, size_name, 1, MAX_WORKERS, source)
     rank = read_rank(environ, rank_name, size, source)

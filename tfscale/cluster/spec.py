@@ -4,10 +4,12 @@ import json
 import re
 from dataclasses import dataclass
 
+from tfscale.cluster.shown import quoted
 from tfscale.errors import ClusterError
 
 # A host name, an IPv4 address, or an IPv6 address in brackets; then the port.
-_ADDRESS = re.compile(r"(?:[^\s:/@,\[\]]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+# No name is longer, and a name that moves a terminal's cursor is none.
+_ADDRESS = re.compile(r"(?:[^\s:/@,\[\]\x00-\x1f\x7f-\x9f]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})")
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class ClusterSpec:
         if not isinstance(self.workers, tuple) or not self.workers:
             raise ClusterError(
                 f"`workers` must be a tuple of at least one address.\n"
-                f"Received: {self.workers!r}, from {self.source}. "
+                f"Received: {quoted(self.workers)}, from {self.source}. "
                 f"Give one 'host:port' per worker, for example ('10.0.0.1:2222', '10.0.0.2:2222')."
             )
         ranks: dict[str, int] = {}
@@ -52,7 +54,7 @@ class ClusterSpec:
             raise ClusterError(
                 f"`rank` must be an integer from 0 to {self.num_workers - 1}, "
                 f"the index of one of the {self.num_workers} workers.\n"
-                f"Received: {self.rank!r}, from {self.source}. "
+                f"Received: {quoted(self.rank)}, from {self.source}. "
                 f"Give every worker its own rank, or list the workers that are missing."
             )
 
@@ -84,7 +86,7 @@ class ClusterSpec:
             raise ClusterError(
                 f"The address of worker {rank} must have the form 'host:port', "
                 f"with a port from 1 to 65535.\n"
-                f"Received: {address!r}, from {self.source}. "
+                f"Received: {quoted(address)}, from {self.source}. "
                 f"Give it, for example, as '10.0.0.1:2222' or '[::1]:2222'."
             )
 
@@ -92,6 +94,6 @@ class ClusterSpec:
         if first != rank:
             raise ClusterError(
                 f"Every worker must have an address of its own.\n"
-                f"Received: {self.workers[rank]!r} for worker {first} and for worker {rank}, "
+                f"Received: {quoted(self.workers[rank])} for worker {first} and for worker {rank}, "
                 f"from {self.source}. Give one of them another host or another port."
             )

@@ -31,8 +31,8 @@ def describe_stall(
         return ""
     furthest = max(beat.arrived for beat in beats.values())
     step = max(beat.step for beat in beats.values())
-    silent = {rank for rank in workers if rank not in beats or silent_s.get(rank, 0.0) > 5 * beat_s}
-    missing = [rank for rank in workers if rank in silent or beats[rank].arrived < furthest]
+    silent = _find_silent(workers, beats, silent_s, beat_s)
+    missing = find_missing(workers, beats, silent_s, beat_s)
     said = f"step {step} of this fit takes longer than {stall_s:g} s"
     if missing:
         places = {rank: _place(beats.get(rank), rank in silent) for rank in missing[:_SHOWN]}
@@ -42,6 +42,21 @@ def describe_stall(
     if all(beat.left == furthest for beat in beats.values()):
         return f"{said}. No worker has arrived at its reduction: each reads data, computes, or makes its graph."
     return f"{said}. All workers have arrived at its reduction, which does not end: look at the network between them."
+
+
+def find_missing(
+    workers: Mapping[int, str], beats: Mapping[int, Beat], silent_s: Mapping[int, float], beat_s: float
+) -> list[int]:
+    """Returns the ranks of the workers that have not arrived where others are; the arguments of `describe_stall`."""
+    silent = _find_silent(workers, beats, silent_s, beat_s)
+    furthest = max((beat.arrived for beat in beats.values()), default=0)
+    return [rank for rank in workers if rank in silent or beats[rank].arrived < furthest]
+
+
+def _find_silent(
+    workers: Mapping[int, str], beats: Mapping[int, Beat], silent_s: Mapping[int, float], beat_s: float
+) -> set[int]:
+    return {rank for rank in workers if rank not in beats or silent_s.get(rank, 0.0) > 5 * beat_s}
 
 
 def _place(beat: Beat | None, is_silent: bool) -> str:

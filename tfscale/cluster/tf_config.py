@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tfscale.cluster.shown import printable, quoted
 from tfscale.cluster.spec import ClusterSpec
 from tfscale.errors import ClusterError
 
@@ -43,16 +44,18 @@ def _parse(text: str) -> dict[str, Any]:
         config = json.loads(text)
     # The parser recurses once per level of nesting.
     except (ValueError, RecursionError) as error:
-        raise ClusterError(f"`TF_CONFIG` must be JSON ({error}).\nReceived: {text!r}. {way_out}") from error
+        raise ClusterError(
+            f"`TF_CONFIG` must be JSON ({printable(str(error), 200)}).\nReceived: {quoted(text)}. {way_out}"
+        ) from error
     if not isinstance(config, dict):
-        raise ClusterError(f"`TF_CONFIG` must be a JSON object.\nReceived: {text!r}. {way_out}")
+        raise ClusterError(f"`TF_CONFIG` must be a JSON object.\nReceived: {quoted(text)}. {way_out}")
     return config
 
 
 def _entry(config: dict[str, Any], key: str) -> dict[str, Any]:
     value = config.get(key)
     if not isinstance(value, dict):
-        received = f"{key}={value!r}" if key in config else f"only {sorted(config)}"
+        received = f"{key}={quoted(value)}" if key in config else f"only {quoted(sorted(config))}"
         raise ClusterError(
             f"`TF_CONFIG` must have an object under '{key}'.\n"
             f"Received: {received}. "
@@ -73,19 +76,19 @@ def _read_jobs(cluster: dict[str, Any]) -> dict[str, list[Any]]:
             raise ClusterError(
                 f"The jobs in `TF_CONFIG` must be 'worker' and, if any, 'chief': every process "
                 f"trains.\n"
-                f"Received: cluster with {sorted(cluster)}. "
-                f"Leave {job!r} out; parameter servers and evaluators take no part."
+                f"Received: cluster with {quoted(sorted(cluster))}. "
+                f"Leave {quoted(job)} out; parameter servers and evaluators take no part."
             )
         if not isinstance(addresses, list) or not addresses:
             raise ClusterError(
                 f"A job in `TF_CONFIG` must be a list of at least one address.\n"
-                f"Received: {job}={addresses!r}. "
+                f"Received: {job}={quoted(addresses)}. "
                 f"List its addresses, for example ['10.0.0.1:2222'], or leave the job out."
             )
     if len(cluster.get("chief", [])) > 1:
         raise ClusterError(
             f"`TF_CONFIG` must have one chief at most.\n"
-            f"Received: chief={cluster['chief']!r}. List the others under 'worker'."
+            f"Received: chief={quoted(cluster['chief'])}. List the others under 'worker'."
         )
     return cluster
 
@@ -100,7 +103,7 @@ def _read_task(task: dict[str, Any], jobs: dict[str, list[Any]]) -> tuple[str, i
         raise ClusterError(
             f"The task's type in `TF_CONFIG` must be one of the jobs in its cluster, "
             f"{sorted(jobs)}.\n"
-            f"Received: task={task!r}. {way_out}"
+            f"Received: task={quoted(task)}. {way_out}"
         )
     index = task.get("index")
     # bool is an int to Python, and so is not told apart by isinstance.
@@ -108,7 +111,7 @@ def _read_task(task: dict[str, Any], jobs: dict[str, list[Any]]) -> tuple[str, i
         raise ClusterError(
             f"The task's index in `TF_CONFIG` must be an integer from 0 to {len(jobs[job]) - 1}: "
             f"its cluster lists {len(jobs[job])} of job {job!r}.\n"
-            f"Received: task={task!r}. "
+            f"Received: task={quoted(task)}. "
             f"Give every process its own index, or list the addresses that are missing."
         )
     return job, index

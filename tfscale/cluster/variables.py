@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from tfscale.cluster.shown import quoted
 from tfscale.errors import ClusterError
 
 # `int` also takes signs, spaces, underscores and the digits of other scripts; no manager writes those.
@@ -24,7 +25,7 @@ def require(environ: Mapping[str, str], source: str, names: Sequence[Sequence[st
     found = [next((name for name in group if name in environ), None) for group in names]
     missing = [" or ".join(group) for group, name in zip(names, found, strict=True) if name is None]
     if missing:
-        present = [f"{name}={environ[name]!r}" for name in found if name is not None]
+        present = [f"{name}={quoted(environ[name])}" for name in found if name is not None]
         raise ClusterError(
             f"A job of {source} must say which workers it has, and which of them this is.\n"
             f"Received: {', '.join(present) or 'none of its variables'}; missing: {', '.join(missing)}. {way_out}"

@@ -12,7 +12,7 @@ from tfscale.cluster import ClusterSpec, resolve_cluster
 from tfscale.cluster.cores import find_cores
 from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight.facts import installed_version
-from tfscale.doctor import gather, gpus, job, machine, report, software
+from tfscale.doctor import exposure, gather, gpus, job, machine, report, software
 from tfscale.doctor.all_reduce_check import check_all_reduce, read_timings
 from tfscale.doctor.child import ask_tensorflow
 from tfscale.doctor.finding import ERROR, OK, Finding, worst_level
@@ -31,6 +31,9 @@ def run(args: argparse.Namespace) -> int:
     is_alone = spec is None or worst_level(findings) == ERROR
     answer, log = ask_tensorflow(gather.without_cluster(environ) if is_alone else environ, timeout_s)
     findings = [*look_at_software(environ), software.check_tensorflow(answer, log), *findings]
+    if spec is not None:
+        findings.append(exposure.check_exposure(spec.num_workers, gather.list_interfaces(), answer))
+        findings.append(exposure.check_secret(spec.num_workers, environ))
     findings += look_at_machine(environ, answer, 1 if spec is None else spec.num_workers)
     findings += machine.check_threads(
         environ, len(find_cores()), machine.parse_quota(gather.read_quota()), _workers_here(spec)
@@ -54,7 +57,7 @@ def look_at_job(environ: Mapping[str, str]) -> tuple[ClusterSpec | None, list[Fi
         spec = resolve_cluster(environ)
     except ClusterError as error:
         return None, [*findings, job.check_job(None, str(error))]
-    findings += [job.check_job(spec, ""), job.check_exposure(spec.num_workers, gather.list_interfaces())]
+    findings.append(job.check_job(spec, ""))
     if spec.num_workers > 1:
         findings += job.check_names(spec, *gather.look_up_hosts(spec))
         findings += [job.check_port(spec, gather.try_port(spec)), *job.check_proxy(spec, environ)]
@@ -94,7 +97,8 @@ def _print(as_json: bool, spec: ClusterSpec | None, findings: list[Finding], ans
     )
     if rank > 0:
         # What holds for the whole job, the chief has said.
-        findings = [finding for finding in findings if finding.level != OK and finding.check != "exposure"]
+        of_job = (exposure.EXPOSURE, exposure.MEETING)
+        findings = [finding for finding in findings if finding.level != OK and finding.check not in of_job]
         timings = []
         if not findings:
             return

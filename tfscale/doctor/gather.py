@@ -1,10 +1,13 @@
 """What does this machine say? The only place where the doctor looks; all judging is elsewhere."""
 
+import contextlib
 import ctypes.util
+import fcntl
 import importlib.metadata
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -19,6 +22,7 @@ from tfscale.doctor.job import host_of
 from tfscale.doctor.machine import SHARED
 from tfscale.errors import ClusterError
 
+_SIOCGIFADDR = 0x8915  # Linux, <linux/sockios.h>
 _SMI_S = 30
 _NAMES_S = 5.0
 _POLL_S = 0.02
@@ -82,12 +86,22 @@ def _is_own(address: str) -> bool:
     return True
 
 
-def list_interfaces() -> list[str]:
-    """Returns the names of this host's network interfaces."""
+def list_interfaces() -> dict[str, list[str]]:
+    """Returns the addresses of each of this host's network interfaces, as far as the system tells."""
     try:
-        return [name for _, name in socket.if_nameindex()]
+        found: dict[str, list[str]] = {name: [] for _, name in socket.if_nameindex()}
     except OSError:
-        return []
+        return {}
+    for name, addresses in found.items():
+        # Without IPv4, or not on Linux.
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            answer = fcntl.ioctl(control, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            addresses.append(socket.inet_ntop(socket.AF_INET, answer[20:24]))
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/if_inet6").read_text().splitlines():
+            digits, *_, name = line.split()
+            found.setdefault(name, []).append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return found
 
 
 def read_quota() -> str:

@@ -37,27 +37,6 @@ def check_job(spec: ClusterSpec | None, problem: str) -> Finding:
     return Finding(OK, "job", f"worker {spec.rank} of {spec.num_workers} (from {spec.source}): {workers}")
 
 
-def check_exposure(num_workers: int, interfaces: Sequence[str]) -> Finding:
-    """Says who can reach TensorFlow's server, which asks nobody for a password.
-
-    Args:
-        num_workers: Of the job.
-        interfaces: Names of this host's network interfaces.
-    """
-    if num_workers == 1:
-        return Finding(OK, "exposure", "one worker: TensorFlow opens no port")
-    if set(interfaces) == {"lo"}:
-        return Finding(OK, "exposure", "the workers have a network of their own")
-    shown = ", ".join(interfaces) or "all"
-    return Finding(
-        WARNING,
-        "exposure",
-        f"TensorFlow's server listens on every interface ({shown}), without a password or encryption: "
-        "whoever reaches its port can run code as you",
-        "Keep the workers' ports inside of a network that you trust; on one machine: tfscale launch --isolate-network.",
-    )
-
-
 def check_port(spec: ClusterSpec, problem: str) -> Finding:
     """Says whether this worker's port is free.
 

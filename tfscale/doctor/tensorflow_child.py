@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfscale.cluster import ClusterSpec, resolve_cluster
+from tfscale.cluster.preflight.ports import find_holders
 from tfscale.doctor.all_reduce_check import SIZES, sum_of, value_of
 
 _WARM_UP = 2
@@ -71,6 +72,7 @@ def _reduce(tell: Any, cluster: ClusterSpec, timeout_s: float) -> None:
     tell(
         meet_s=time.perf_counter() - start_s,
         stage="all-reduce",
+        listening=_own_addresses(int(cluster.workers[cluster.rank].rpartition(":")[2])),
         num_replicas=strategy.num_replicas_in_sync,
         communication=choose_communication(
             kinds, num_workers=cluster.num_workers, platform=sys.platform
@@ -80,6 +82,11 @@ def _reduce(tell: Any, cluster: ClusterSpec, timeout_s: float) -> None:
     # Nobody leaves before all have written theirs: TensorFlow ends a worker whose chief is gone.
     _time(strategy, 1)
     time.sleep(_LEAVE_S if cluster.is_chief else 0)
+
+
+def _own_addresses(port: int) -> list[str]:
+    """Returns on which addresses TensorFlow's server listens, in this very process."""
+    return [holder.address for holder in find_holders(port) if holder.pid == os.getpid()]
 
 
 def _time(strategy: Any, size: int) -> dict[str, Any]:

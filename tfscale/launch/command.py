@@ -13,10 +13,13 @@ from tfscale.cluster import ClusterSpec
 from tfscale.cluster.addresses import DEFAULT_PORT, add_ports
 from tfscale.cluster.cores import find_cores
 from tfscale.cluster.host_list import expand_hosts
+from tfscale.cluster.secret import SECRET, make_secret, read_secret
+from tfscale.cluster.shown import quoted
 from tfscale.errors import LaunchError
 from tfscale.launch.gpus import find_gpus, run_nvidia_smi
 from tfscale.launch.isolation import isolate_network
 from tfscale.launch.join import check_flags, find_job
+from tfscale.launch.limits import check_num_workers, start_error
 from tfscale.launch.own_ranks import find_own_ranks, same_host
 from tfscale.launch.ports import free_addresses
 from tfscale.launch.restarts import run_until_done
@@ -30,38 +33,40 @@ def run(args: argparse.Namespace) -> int:
         args: With every flag of `tfscale.launch.flags`.
 
     Raises:
-        ClusterError: The environment or `--hosts` describe a job by halves.
+        ClusterError: The environment or `--hosts` describe a job by halves, or its secret is too short.
         LaunchError: The workers cannot be started as asked.
     """
-    if args.module:
-        _check_module(args.script)
-    elif not Path(args.script).is_file():
-        raise LaunchError(
-            f"The script must be a file.\nReceived: {args.script!r}. "
-            f"Name it after the launcher's flags and before its own."
-        )
+    _check_script(args.script, is_module=args.module)
     environ = dict(os.environ)
+    read_secret(environ, ())
     job = find_job(environ)
     if job is not None:
         check_flags(args, job)
         return _join(args, environ, job)
     make_workers = _local_workers(args, environ) if args.hosts is None else _workers_of_hosts(args, environ)
     if args.dry_run:
-        sys.stdout.write("".join(map(describe, make_workers())))
+        for worker in make_workers():
+            _print(describe(worker))
         return 0
     if args.isolate_network:
         isolate_network()
+    if args.hosts is None and SECRET not in environ:
+        # Not among the settings of a worker, which a dry run prints.
+        environ[SECRET] = make_secret()
     return run_until_done(make_workers, environ, args.max_restarts, args.log_dir)
 
 
 def _join(args: argparse.Namespace, environ: Mapping[str, str], job: ClusterSpec) -> int:
     worker = Worker(job, _argv(args), {"TF_CONFIG": job.to_tf_config()}, cores=None)
     if args.dry_run:
-        sys.stdout.write(describe(worker))
+        _print(describe(worker))
     else:
         sys.stderr.write(f"tfscale launch: joins as worker {job.rank} of {job.num_workers} (from {job.source}).\n")
         sys.stderr.flush()
-        os.execve(worker.argv[0], worker.argv, {**environ, **worker.settings})
+        try:
+            os.execve(worker.argv[0], worker.argv, {**environ, **worker.settings})
+        except OSError as error:
+            raise start_error(worker, error) from error
     return 0
 
 
@@ -71,7 +76,7 @@ def _local_workers(args: argparse.Namespace, environ: Mapping[str, str]) -> Call
             f"--rank must come with --hosts.\nReceived: --rank {args.rank}. "
             f"Leave it out: every worker on this machine is started here."
         )
-    ranks = range(args.workers or 1)
+    ranks = range(check_num_workers(args.workers or 1))
     resources = _resources(args, environ)
     used: set[str] = set()
 
@@ -104,16 +109,38 @@ def _argv(args: argparse.Namespace) -> tuple[str, ...]:
     return (sys.executable, *(["-m"] if args.module else []), args.script, *args.arguments)
 
 
-def _check_module(name: str) -> None:
+def _check_script(name: str, *, is_module: bool) -> None:
+    try:
+        is_found = _finds_module(name) if is_module else Path(name).is_file()
+        problem = ""
+    except OSError as error:
+        # A name that is too long, or a directory that this user may not look into.
+        is_found, problem = False, f" ({error.strerror})"
+    if not is_found and is_module:
+        raise LaunchError(
+            f"The module must be one that Python finds.\nReceived: {quoted(name)}{problem}. "
+            f"Name it as for `python -m`, without .py, or leave -m out to start a file."
+        )
+    if not is_found:
+        raise LaunchError(
+            f"The script must be a file.\nReceived: {quoted(name)}{problem}. "
+            f"Name it after the launcher's flags and before its own."
+        )
+
+
+def _finds_module(name: str) -> bool:
     """Looks for the first part of a module's name alone: to find the others would import it."""
     package = name.partition(".")[0]
     # `python -m` looks in the working directory first, the launcher itself does not.
     here = [Path(package, "__init__.py"), Path(f"{package}.py"), Path(package)]
-    if not package.isidentifier() or not (any(map(Path.exists, here)) or importlib.util.find_spec(package)):
-        raise LaunchError(
-            f"The module must be one that Python finds.\nReceived: {name!r}. "
-            f"Name it as for `python -m`, without .py, or leave -m out to start a file."
-        )
+    return package.isidentifier() and (any(map(Path.exists, here)) or importlib.util.find_spec(package) is not None)
+
+
+def _print(text: str) -> None:
+    """Writes what a shell is to take, as the bytes that it was given: a name of a file need not be text."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(os.fsencode(text))
+    sys.stdout.buffer.flush()
 
 
 def _resources(args: argparse.Namespace, environ: Mapping[str, str]) -> Resources:

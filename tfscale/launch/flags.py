@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from tfscale.cluster.addresses import DEFAULT_PORT
+from tfscale.cluster.shown import quoted
 
 DESCRIPTION = (
     "Start the workers of a job, show their output after their rank, and end them all as soon as one fails: its exit "
@@ -11,7 +12,8 @@ DESCRIPTION = (
     "of several workers, the script runs in its place and joins them."
 )
 EPILOG = (
-    "TensorFlow's server listens on every interface of a host, without a password: see --isolate-network. "
+    "TensorFlow's server listens on every interface of a host, without a password: see --isolate-network. Workers on "
+    "this machine get a secret of their own for their meeting; with --hosts, set TFSCALE_SECRET alike on every host. "
     "Exit status: 0 when every worker ended well, else that of the first to fail; 128 + N for signal N; 2 when nothing "
     "could be started."
 )
@@ -70,5 +72,5 @@ def _index(text: str) -> int:
 def _integer(text: str, least: int, rule: str) -> int:
     number = int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else -1
     if number < least:
-        raise argparse.ArgumentTypeError(f"must be {rule}. Received: {text!r}")
+        raise argparse.ArgumentTypeError(f"must be {rule}. Received: {quoted(text)}")
     return number

@@ -1,6 +1,7 @@
 """How did a group of workers end? One that fails, or a signal, ends them all."""
 
 import contextlib
+import dataclasses
 import selectors
 import signal
 import socket
@@ -34,12 +35,16 @@ class Ending:
         failed: The first worker that failed; None when none did.
         status: Its exit status, negative for a signal.
         last_lines: The end of its output.
+        peak_bytes: The most memory that it had; 0 where that is not known.
+        has_left: Whether it ended well, as it says, while others still needed it; `status` is theirs.
         received: The signal that the launcher got; None when it got none.
     """
 
     failed: Worker | None = None
     status: int = 0
     last_lines: tuple[bytes, ...] = ()
+    peak_bytes: int = 0
+    has_left: bool = False
     received: int | None = None
 
 
@@ -84,6 +89,7 @@ class _Group:
         self._processes: list[Process] = []
         self._open: set[Process] = set()
         self._blamed: int | None = None
+        self._left: dict[int, Ending] = {}
         self._stop_at_s: float | None = None
         self._kill_at_s: float | None = None
         self.ending = Ending()
@@ -123,7 +129,10 @@ class _Group:
             self._forget_output(process)
             self._processes.remove(process)
             process.close()
-            if status != 0 and self._kill_at_s is None:
+            if status == 0:
+                last_lines = tuple(process.relay.last_lines)
+                self._left[process.worker.rank] = Ending(process.worker, 0, last_lines, has_left=True)
+            elif self._kill_at_s is None:
                 self._fail(process, status)
         if self._kill_at_s is None and self._stop_at_s is not None and time.monotonic() >= self._stop_at_s:
             self._stop(signal.SIGTERM)
@@ -143,9 +152,13 @@ class _Group:
         if self._blamed not in (None, process.worker.rank):
             return
         last_lines = tuple(process.relay.last_lines)
-        self.ending = Ending(process.worker, status, last_lines)
+        self.ending = Ending(process.worker, status, last_lines, process.peak_bytes)
         blamed = find_blamed(line.decode(errors="replace") for line in last_lines)
-        if self._blamed is None and any(other.worker.rank == blamed for other in self._processes):
+        if blamed in self._left:
+            self.ending = dataclasses.replace(self._left[blamed], status=status)
+            self._stop(signal.SIGTERM)
+        elif self._blamed is None and any(other.worker.rank == blamed for other in self._processes):
+            # It is still there, and may have an error of its own to write.
             self._blamed = blamed
             self._stop_at_s = time.monotonic() + _SETTLE_S
         else:

@@ -4,6 +4,8 @@ import contextlib
 import socket
 from collections.abc import Collection
 
+_HELD = 200
+
 
 def free_addresses(num_addresses: int, used: Collection[str] = ()) -> tuple[str, ...]:
     """Returns addresses `host:port` of this machine on which nothing listens now.
@@ -17,14 +19,16 @@ def free_addresses(num_addresses: int, used: Collection[str] = ()) -> tuple[str,
         >>> len(set(free_addresses(3)))
         3
     """
-    # All are held until the last is found, so that they differ. Another process may still take one;
-    # there is no way to hand an open socket to TensorFlow.
-    addresses: list[str] = []
-    with contextlib.ExitStack() as sockets:
-        while len(addresses) < num_addresses:
-            held = sockets.enter_context(socket.socket())
-            held.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{held.getsockname()[1]}"
-            if address not in used:
-                addresses.append(address)
+    # Some are held while the next are looked for, so that the system does not name the same ones again and again; not
+    # all, because a process may have few files open. Another process may still take one: there is no way to hand an
+    # open socket to TensorFlow.
+    addresses: dict[str, None] = {}
+    while len(addresses) < num_addresses:
+        with contextlib.ExitStack() as sockets:
+            for _ in range(min(_HELD, num_addresses - len(addresses))):
+                held = sockets.enter_context(socket.socket())
+                held.bind(("127.0.0.1", 0))
+                address = f"127.0.0.1:{held.getsockname()[1]}"
+                if address not in used:
+                    addresses[address] = None
     return tuple(addresses)

@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, cast
 
 from tfscale.launch.guard import Guard
+from tfscale.launch.limits import start_error
 from tfscale.launch.screen import Relay
 from tfscale.launch.worker_plan import Worker
 
 _PR_SET_PDEATHSIG = 1  # Linux, <sys/prctl.h>
+# Linux counts in units of 1024 bytes, macOS in bytes.
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 _CHUNK_BYTES = 1 << 16
 _MAX_PIPE_BYTES = 1 << 20
 
@@ -27,22 +30,31 @@ class Process:
         environ: The environment that its settings are added to.
         relay: Where its output goes.
         guard: Who ends it when the launcher cannot.
+
+    Raises:
+        LaunchError: The system does not start it.
     """
 
     def __init__(self, worker: Worker, environ: Mapping[str, str], relay: Relay, guard: Guard) -> None:
         self.worker = worker
         self.relay = relay
+        self.peak_bytes = 0
+        """The most memory that it had, once it has ended; 0 where that is not known."""
         self._guard = guard
-        with _on_cores(worker.cores):
-            self._process = subprocess.Popen(
-                worker.argv,
-                env={**environ, **worker.settings},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_death_signal(),
-            )
+        try:
+            with _on_cores(worker.cores):
+                self._process = subprocess.Popen(
+                    worker.argv,
+                    env={**environ, **worker.settings},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=_death_signal(),
+                )
+        except OSError as error:
+            relay.close()
+            raise start_error(worker, error) from error
         guard.watch(self._process.pid)
         self._output = cast("IO[bytes]", self._process.stdout)
         os.set_blocking(self.fileno(), False)
@@ -61,6 +73,13 @@ class Process:
 
     def poll(self) -> int | None:
         """Returns its exit status, negative for a signal; None while it runs."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ChildProcessError):
+                # As `Popen.poll`, which does not tell how much memory it had.
+                pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+                if pid:
+                    self._process.returncode = os.waitstatus_to_exitcode(status)
+                    self.peak_bytes = usage.ru_maxrss * _MAXRSS_BYTES
         return self._process.poll()
 
     def signal_group(self, number: int) -> None:

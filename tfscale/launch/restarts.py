@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tfscale.launch.group import Ending, run_group
 from tfscale.launch.guard import Guard
+from tfscale.launch.memory import count_kills, describe_kill
 from tfscale.launch.screen import Relay, Screen, open_log
 from tfscale.launch.signals import received_signals
 from tfscale.launch.worker_plan import Worker
@@ -39,7 +40,7 @@ def run_until_done(
     try:
         with received_signals() as signals:
             for restarts in range(max_restarts + 1):
-                workers = make_workers()
+                workers, kills = make_workers(), count_kills()
                 screen = _make_screen(workers)
                 ending = run_group(
                     workers, environ, signals, guard, _relays(screen, log_dir, is_first_attempt=restarts == 0)
@@ -49,7 +50,7 @@ def run_until_done(
                     return 128 + ending.received
                 if ending.failed is None:
                     return 0
-                screen.say(_describe_failure(ending))
+                screen.say(_describe_failure(ending, count_kills() - kills))
                 if restarts < max_restarts:
                     screen.say(f"restart {restarts + 1} of {max_restarts}.")
         return exit_status(ending.status)
@@ -64,13 +65,19 @@ def exit_status(status: int) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _describe_failure(ending: Ending) -> str:
+def _describe_failure(ending: Ending, num_kills: int) -> str:
     worker, status = ending.failed, ending.status
     if worker is None:
         return ""
     how = f"exit status {status}" if status >= 0 else f"signal {_name_signal(-status)}"
     lines = [line.decode(errors="replace") for line in ending.last_lines[-_NUM_SHOWN_LINES:]]
-    heading = f"worker {worker.rank} ({worker.address}) failed first, with {how}; the others were stopped."
+    what = f"failed first, with {how}"
+    if ending.has_left:
+        what = f"left first, with exit status 0, while others needed it and failed with {status}"
+    heading = f"worker {worker.rank} ({worker.address}) {what}; the others were stopped."
+    # The kernel's own way; a status of 137 is how a shell says the same of what it ran.
+    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) and not ending.has_left:
+        heading += f" {describe_kill(num_kills, ending.peak_bytes)}"
     if not lines:
         return f"{heading} It printed nothing."
     return "\n".join([f"{heading} Its last lines:", *(f"    {line}" for line in lines)])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfscale.cluster import ClusterSpec
+from tfscale.cluster.secret import SECRET, make_secret
 from tfscale.errors import ParityError
 from tfscale.launch.ports import free_addresses
 from tfscale.parity.fork_server import ForkServer, ForkServerError, can_fork
@@ -161,10 +162,11 @@ def failed_run(result: RunResult) -> ParityError:
 
 def _commands(run: RunSpec, directories: Sequence[Path]) -> list[Command]:
     addresses = free_addresses(run.num_workers) if run.num_workers > 1 else ()
+    cluster = {SECRET: make_secret()} if addresses else {}
     return [
         Command(
             (sys.executable, "-m", "tfscale.parity.child", str(directory)),
-            _environment(addresses, rank),
+            {**_environment(addresses, rank), **cluster},
             directory / "log",
         )
         for rank, directory in enumerate(directories)

@@ -9,7 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 from tfscale.errors import BatchError
-from tfscale.scaling.ratio import exact_fraction, plain
+from tfscale.scaling.ratio import exact_fraction, is_number, plain, show
+
+MAX_COUNT = 10**15
+"""The largest number of examples, replicas or steps: mistyped ones are refused before anything is counted with them."""
 
 
 @dataclass(frozen=True, init=False)
@@ -217,13 +220,19 @@ def _check_count(name: str, value: Any) -> Any:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not (whole or (name == "per_replica_batch" and isinstance(value, Fraction))) or value <= 0:
         raise BatchError(
-            f"`{name}` must be a positive integer.\nReceived: {name}={value!r}. Give a whole number of 1 or more."
+            f"`{name}` must be a positive integer.\nReceived: {name}={show(value)}. Give a whole number of 1 or more."
+        )
+    if value > MAX_COUNT:
+        raise BatchError(
+            f"`{name}` must be at most {MAX_COUNT:.0e}: a float holds no larger number of examples exactly.\n"
+            f"Received: {name}={show(value)}. Give the number that was meant."
         )
     return int(value) if whole else value
 
 
 def _exact(name: str, value: Any) -> Fraction:
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not real or value < 0:
-        raise BatchError(f"`{name}` must be a number, 0 or more.\nReceived: {name}={value!r}. Give how many there are.")
+    if not is_number(value) or value < 0:
+        raise BatchError(
+            f"`{name}` must be a number, 0 or more.\nReceived: {name}={show(value)}. Give how many there are."
+        )
     return exact_fraction(value)

@@ -30,7 +30,7 @@ def find_cautions(recipe: Recipe, way: Way) -> tuple[str, ...]:
 
 
 def _batch_norm(recipe: Recipe, way: Way) -> Iterator[str]:
-    share, reference = min(way.batches.shares), way.batches.reference_batch
+    share, reference = way.batches.global_batch // way.batches.num_replicas, way.batches.reference_batch
     if way.batches.accumulation > 1:
         share = min(share, way.batches.micro_batch)
     if not recipe.has_batch_norm or share >= MIN_BATCH_NORM_BATCH:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +21,7 @@ from tfscale.scaling.optimizer_table import (
     OptimizerLaws,
     find_optimizer,
 )
-from tfscale.scaling.ratio import check_ratio, exact_fraction, plain
+from tfscale.scaling.ratio import check_ratio, exact_fraction, is_number, plain, show
 from tfscale.scaling.rules import AdaScaleRule, ScalingRule, rate_factor, resolve_rule
 from tfscale.scaling.schedule_config import copy_config, is_object, refuse_compensated, schedule_knobs, wrap_schedule
 
@@ -141,10 +140,10 @@ def _warmup(steps: Any) -> Callable[[ScalingRule], Fraction]:
 
 
 def _check_warmup_steps(steps: Any) -> Fraction:
-    if isinstance(steps, bool) or not isinstance(steps, numbers.Real) or not math.isfinite(steps) or steps < 0:
+    if not is_number(steps) or steps < 0:
         raise ScalingError(
             "`warmup_steps` must be a number of steps of the reference run, 0 or more.\n"
-            f"Received: warmup_steps={steps!r}. Use 0 for no warm-up."
+            f"Received: warmup_steps={show(steps)}. Use 0 for no warm-up."
         )
     return exact_fraction(steps)
 

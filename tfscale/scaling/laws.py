@@ -14,8 +14,9 @@ from fractions import Fraction
 from typing import Any
 
 from tfscale.errors import ScalingError
+from tfscale.scaling.batch_plan import MAX_COUNT
 from tfscale.scaling.knob import UNCHANGED
-from tfscale.scaling.ratio import plain
+from tfscale.scaling.ratio import is_number, plain, show
 from tfscale.scaling.rules import ScalingRule
 
 
@@ -65,10 +66,10 @@ def scale_memory(name: str, beta: Any, growth: Growth) -> tuple[float, str]:
 def scale_whole(name: str, steps: Any, growth: Growth) -> tuple[int, str]:
     """Returns steps / r as the nearest positive integer, with a remark when that is not exact."""
     # bool is an int to Python; a period of True is a mistake.
-    if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 1:
+    if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or not 1 <= int(steps) <= MAX_COUNT:
         raise ScalingError(
-            f"`{name}` must be a whole number of steps, at least 1.\n"
-            f"Received: {name}={steps!r}. Give a positive integer, or leave it unset."
+            f"`{name}` must be a whole number of steps, at least 1 and at most {MAX_COUNT:.0e}.\n"
+            f"Received: {name}={show(steps)}. Give a positive integer, or leave it unset."
         )
     exact = Fraction(int(steps)) / growth.ratio
     whole = max(1, math.floor(exact + Fraction(1, 2)))
@@ -90,7 +91,10 @@ def _inside(name: str, beta: Any, scale: Callable[[], float], growth: Growth) ->
         )
     if beta in (0, 1):
         return float(beta)
-    scaled = scale()
+    try:
+        scaled = scale()
+    except OverflowError:
+        scaled = math.inf
     if not 0 < scaled < 1:
         raise ScalingError(
             f"`{name}` must stay between 0 and 1, both excluded.\n"
@@ -106,17 +110,19 @@ def _kept(unit: str, reason: str) -> Law:
 
 def _times(formula: str, unit: str, reason: str, factor: Callable[[Growth], float]) -> Law:
     def scale(name: str, value: Any, growth: Growth) -> tuple[float, str]:
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, numbers.Real)
-            or not math.isfinite(value)
-            or float(value) < 0
-        ):
+        if not is_number(value) or float(value) < 0:
             raise ScalingError(
                 f"`{name}` must be a finite number, 0 or more.\n"
-                f"Received: {name}={value!r}. Correct it in the optimizer."
+                f"Received: {name}={show(value)}. Correct it in the optimizer."
             )
-        return float(value) * factor(growth), ""
+        scaled = float(value) * factor(growth)
+        if not math.isfinite(scaled):
+            raise ScalingError(
+                f"`{name}` must stay a finite number.\n"
+                f"Received: {name}={value!r}, which becomes {scaled!r} at batch ratio {float(growth.ratio):g} with "
+                f"rule {growth.rule.name!r}. Use a ratio nearer to 1, or another rule."
+            )
+        return scaled, ""
 
     return Law(formula, unit, reason, scale)
 

@@ -6,11 +6,14 @@ import argparse
 import json
 from typing import Any
 
+from tfscale.scaling.batch_plan import MAX_COUNT
 from tfscale.scaling.cautions import find_cautions
 from tfscale.scaling.derivation import Recipe, derive_ways
 from tfscale.scaling.optimizer_table import OPTIMIZERS
 from tfscale.scaling.plan_report import describe_plan, plan_to_json
 from tfscale.scaling.rules import RULE_NAMES
+
+_SHOWN = 100
 
 # The knobs that have a flag, with what the flag says.
 _KNOBS = {
@@ -104,9 +107,11 @@ def answer(args: argparse.Namespace) -> str:
 
 
 def _count(text: str) -> int:
-    count = int(text) if text.isdecimal() and text.isascii() else 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive integer. Received: {text!r}")
+    is_count = text.isdecimal() and text.isascii()
+    # Python itself does not read thousands of digits.
+    count = (int(text) if len(text) < 100 else MAX_COUNT + 1) if is_count else 0
+    if not 1 <= count <= MAX_COUNT:
+        raise _refusal("must be a positive integer", text, is_large=count > MAX_COUNT)
     return count
 
 
@@ -115,9 +120,14 @@ def _number(text: str) -> float:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number, 0 or more. Received: {text!r}")
+    if not 0 <= number <= MAX_COUNT:
+        raise _refusal("must be a number, 0 or more", text, is_large=MAX_COUNT < number < float("inf"))
     return number
+
+
+def _refusal(rule: str, text: str, *, is_large: bool) -> argparse.ArgumentTypeError:
+    limit = f", at most {MAX_COUNT:.0e}" if is_large else ""
+    return argparse.ArgumentTypeError(f"{rule}{limit}. Received: {text[:_SHOWN]!r}")
 
 
 def _epochs(text: str) -> Any:

@@ -25,12 +25,38 @@ def check_ratio(ratio: Any) -> Fraction:
         (Fraction(8, 1), Fraction(3, 2))
     """
     # bool is an int to Python; a ratio of True is a mistake.
-    if isinstance(ratio, numbers.Real) and not isinstance(ratio, bool) and math.isfinite(ratio) and float(ratio) > 0:
+    if is_number(ratio) and float(ratio) > 0:
         return exact_fraction(ratio)
     raise ScalingError(
         "The batch ratio must be a positive, finite number: the global batch divided by the reference batch.\n"
-        f"Received: {ratio!r}. Give, for example, 512 / 64, or 1 to change nothing."
+        f"Received: {show(ratio)}. Give, for example, 512 / 64, or 1 to change nothing."
     )
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number that a float can hold; True and False are none."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def show(value: Any) -> str:
+    """Returns a value as a message shows it; Python itself refuses to write integers of thousands of digits.
+
+    Example:
+        >>> from tfscale.scaling.ratio import show
+        >>> show(0.5), show(10**400), show(-(10**9000))
+        ('0.5', 'an integer of 1329 bits', 'an integer of 29898 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        return repr(value)[:200]
+    except ValueError:
+        return type(value).__name__
 
 
 def exact_fraction(number: numbers.Real) -> Fraction:

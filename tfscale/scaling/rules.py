@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import abc
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tfscale.errors import ScalingError
+from tfscale.scaling.ratio import is_number
 
 
 class ScalingRule(abc.ABC):
@@ -240,7 +240,7 @@ def resolve_rule(rule: Any, *, auto: ScalingRule | None = None) -> ScalingRule:
         way_out = f"Give an instance of it: {rule.__name__}()."
     elif callable(rule):
         return CallableRule(rule)
-    elif isinstance(rule, (int, float)) and not isinstance(rule, bool) and math.isfinite(rule) and rule > 0:
+    elif isinstance(rule, (int, float)) and is_number(rule) and rule > 0:
         return FixedFactor(float(rule))
     else:
         names = ", ".join(repr(name) for name in (RULE_NAMES if auto is not None else NAMED_RULES))
@@ -262,8 +262,11 @@ def rate_factor(rule: ScalingRule, ratio: float) -> float:
             "rule='adascale' and use `dp.optimizer` on an SGD, or choose 'linear'."
         )
     for at in (1.0, float(ratio)):
-        factor = rule(at)
-        if not (isinstance(factor, numbers.Real) and math.isfinite(factor) and factor > 0):
+        try:
+            factor = rule(at)
+        except OverflowError:
+            factor = math.inf
+        if not is_number(factor) or factor <= 0:
             raise ScalingError(
                 "A rule must return a positive, finite factor for the learning rate.\n"
                 f"Received: {factor!r} from rule {rule.name!r} at batch ratio {at:g}. Correct the rule, or use 'none'."

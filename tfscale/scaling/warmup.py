@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from fractions import Fraction
 from typing import Any
 
 from tfscale.errors import ScalingError
-from tfscale.scaling.ratio import check_ratio, exact_fraction
+from tfscale.scaling.ratio import check_ratio, exact_fraction, is_number, show
 from tfscale.scaling.rules import LinearRule, ScalingRule
 
 AUTO_EPOCHS = 5
@@ -95,10 +93,9 @@ def _check_epochs(warmup_epochs: Any) -> Fraction | None:
     """Returns the number of epochs, None for "auto"."""
     if isinstance(warmup_epochs, str) and warmup_epochs == "auto":
         return None
-    real = isinstance(warmup_epochs, numbers.Real) and not isinstance(warmup_epochs, bool)
-    if not real or not math.isfinite(warmup_epochs) or warmup_epochs < 0:
+    if not is_number(warmup_epochs) or warmup_epochs < 0:
         raise ScalingError(
             "`warmup_epochs` must be a number of epochs, 0 or more, or 'auto'.\n"
-            f"Received: warmup_epochs={warmup_epochs!r}. Use 0 for no warm-up."
+            f"Received: warmup_epochs={show(warmup_epochs)}. Use 0 for no warm-up."
         )
     return exact_fraction(warmup_epochs)

@@ -56,6 +56,15 @@ def report_to_other_workers(message: str) -> None:
     context.context().report_error_to_cluster(tf.errors.INVALID_ARGUMENT, message)
 
 
+def abort_collectives(message: str) -> None:
+    """Makes the collectives that this process waits in, and all later ones, fail with `message`; from any thread.
+
+    Why: nothing public ends a wait for a worker that does not come.
+    Breaks first: tests/training/test_gone.py.
+    """
+    context.context().abort_collective_ops(tf.errors.UNAVAILABLE, message)
+
+
 def exchange_with_other_workers(own_key: str, other_keys: Sequence[str], *, timeout_s: float) -> bool:
     """Sets a key that all workers see, and waits for theirs; whether all came in time.
 

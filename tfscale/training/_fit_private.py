@@ -22,26 +22,30 @@ def restore_epoch(model: keras.Model, epoch: int | None) -> None:
     model._initial_epoch = epoch
 
 
-def begin_epochs_later(epoch_iterator: Any, find: Callable[[], tuple[int, int]]) -> None:
+def begin_epochs_later(
+    epoch_iterator: Any, find: Callable[[], tuple[int, int]], batches_of: Callable[[Any], Any]
+) -> None:
     """Leaves out the first calls of an epoch that a Keras epoch iterator runs.
 
     Why: Keras counts the steps of every epoch from 0, and takes data that begin in the middle of one for too short.
+    And it hands a call an iterator whose next batch nobody can look at.
     Breaks first: tests/training/recovery/test_resume.py.
 
     Args:
         epoch_iterator: Of `fit`.
         find: Called when an epoch begins; returns how many calls to leave out, and how many steps former epochs, of
             another process, took from the same pass over the data.
+        batches_of: Makes what the step function gets of the iterator of a pass.
     """
     enumerate_calls = epoch_iterator._enumerate_iterator
 
     def from_the_middle() -> Any:
         calls, steps_before = find()
-        for index, call in enumerate(enumerate_calls()):
+        for index, (begin, end, iterator) in enumerate(enumerate_calls()):
             if index == 0:
                 epoch_iterator._steps_seen += steps_before
             if index >= calls:
-                yield call
+                yield begin, end, batches_of(iterator)
 
     epoch_iterator._enumerate_iterator = from_the_middle
 
@@ -102,12 +106,24 @@ def use_global_seed_generator(generator: keras.random.SeedGenerator | None) -> N
 def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
     """Whether a `shuffle` in the pipeline of `dataset` gives each pass an order of its own.
 
-    Why: a new process cannot have the order of a later pass again, and nothing public tells.
+    Why: a new process begins with the order of the first pass, and nothing public tells.
     Breaks first: tests/training/recovery/test_fit_data.py.
     """
-    if type(dataset).__name__ == "_ShuffleDataset" and dataset._reshuffle_each_iteration is not False:
-        return True
-    return any(has_order_per_pass(each) for each in dataset._inputs())
+    return any(each._reshuffle_each_iteration is not False for each in _shuffles(dataset))
+
+
+def has_drawn_order(dataset: tf.data.Dataset) -> bool:
+    """Whether a `shuffle` without any seed gives each pass an order that no process has again.
+
+    Why and breaks first: as `has_order_per_pass`.
+    """
+    shuffles = [each for each in _shuffles(dataset) if each._reshuffle_each_iteration is not False]
+    return any(int(each._seed) == 0 and int(each._seed2) == 0 for each in shuffles)
+
+
+def _shuffles(dataset: tf.data.Dataset) -> list[Any]:
+    own = [dataset] if type(dataset).__name__ == "_ShuffleDataset" else []
+    return own + [found for each in dataset._inputs() for found in _shuffles(each)]
 
 
 def shuffles_batches(dataset: tf.data.Dataset) -> bool:
@@ -144,20 +160,21 @@ def restored_epoch(model: keras.Model) -> int:
     return int(getattr(model, "_initial_epoch", 0) or 0)
 
 
-def keep_last_logs(model: keras.Model, otherwise: Callable[[], dict[str, Any]] = dict) -> None:
+def keep_last_logs(
+    model: keras.Model, otherwise: Callable[[], dict[str, Any]] = dict, has_own_step: Callable[[], bool] = bool
+) -> None:
     """Takes the logs of an epoch from its last step, where Keras would compute them anew from the metrics.
 
-    An epoch that was resumed behind its last step has none: then they are what `otherwise()` returns. Where a class has
-    a step of its own, what that returns need not be the metrics whose names it bears, and Keras's way is kept.
+    An epoch that was resumed behind its last step has none: then they are what `otherwise()` returns. Where a model
+    has a step of its own, what that returns need not be the metrics whose names it bears, and Keras's way is kept.
 
     Why: they are those of the global state already, and on several workers each read of a metric's variable is a
     collective of its own, milliseconds per epoch and metric.
     Breaks first: tests/training/test_prepared_model.py::test_logs_of_an_epoch_are_not_computed_anew.
     """
-    own = any(getattr(type(model), name) is not getattr(keras.Model, name) for name in ("train_step", "test_step"))
 
     def of_epoch(logs: dict[str, Any]) -> dict[str, Any]:
-        if not logs or not own:
+        if not logs or not has_own_step():
             return logs or otherwise()
         try:
             return type(model)._get_metrics_result_or_logs(model, logs)

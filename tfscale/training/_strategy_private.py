@@ -19,6 +19,8 @@ class Answers(NamedTuple):
     """Given a replica's value and TensorFlow's way to sum it, returns what the replica gets back."""
     made: Callable[[Any], None]
     """Called with a variable that was made under the strategy's scope."""
+    explaining: Callable[[], contextlib.AbstractContextManager[Any]]
+    """Where a variable is made, which its chief sends to all workers: an error of TensorFlow's becomes one of ours."""
     outside_of_scope: Callable[[], contextlib.AbstractContextManager[Any]]
     """Where an optimizer of the strategy makes variables that is used outside of its scope."""
     updating: Callable[[Any], None]
@@ -129,7 +131,8 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
             return fn(var, *args, **(kwargs or {}))
 
         def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
-            variable = super()._create_variable(next_creator, **kwargs)
+            with answers.explaining():
+                variable = super()._create_variable(next_creator, **kwargs)
             answers.made(variable)
             if isinstance(variable, tf.distribute.DistributedValues):
                 kind: Any = type(variable)

@@ -15,14 +15,18 @@ import tensorflow as tf
 
 from tfscale.training import _tf_private
 from tfscale.training.check_rows import CheckRows
+from tfscale.training.foreign import is_of_keras
 from tfscale.training.functions import Look
 from tfscale.training.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
 from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.plain_step import has_own_step
 from tfscale.training.rehearsal import rehearse, rehearse_eagerly
 from tfscale.training.terms import Terms
+from tfscale.training.updaters import held_optimizers, innermost
 
 _log = logging.getLogger(__name__)
+# Of Keras's own optimizers, since 3.15.
+_FILLING = ("ScheduleFreeAdamW",)
 
 
 def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, spec: Any, terms: Terms) -> bool:
@@ -40,19 +44,53 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
     """
     if spec is None:
         return True
-    if not has_own_step(model, name):
-        try:
-            with strategy.scope():
-                _tf_private.build_from_spec(model, spec)
-            return True
-        except Exception as error:  # Keras calls the model with stand-ins for data, which not every model takes.
-            _log.debug("model %r is not built from shapes alone: %s", model.name, error)
-    try:
+
+    def from_shapes() -> None:
+        with strategy.scope():
+            _tf_private.build_from_spec(model, spec)
+
+    def as_first_step() -> None:
         rehearse(strategy, _step_of(model, name, terms), spec)
-    except Exception as error:  # What is wrong with the user's step will show where it is run.
-        _log.debug("the %s of model %r could not be rehearsed: %s", name, model.name, error)
-        return False
-    return True
+
+    ways = [from_shapes, as_first_step]
+    if has_own_step(model, name):
+        ways = [as_first_step]
+    elif _is_made_in_first_step(model):
+        # What runs eagerly is rehearsed with rows, where shapes do not do.
+        ways = [as_first_step] if model.run_eagerly else [as_first_step, from_shapes]
+    for way in ways:
+        try:
+            way()
+            return True
+        # Keras calls the model with stand-ins for data, which not every model takes; and what is wrong with the user's
+        # step will show where it is run.
+        except Exception as error:
+            _log.debug("the %s of model %r: %s fails: %s", name, model.name, way.__name__, error)
+    return False
+
+
+def _is_made_in_first_step(model: keras.Model) -> bool:
+    """Whether only the step itself shows what it makes.
+
+    Keras builds from shapes as for inference, and what it assigns while it traces the first step, it loses.
+    """
+    if model.run_eagerly:
+        return _has_own_unbuilt_layer(model) and not _fills_slots(model)
+    return _has_own_unbuilt_layer(model) or _fills_slots(model)
+
+
+def _has_own_unbuilt_layer(model: keras.Model) -> bool:
+    """Whether a layer of the user's may make others as it is called, in training only perhaps."""
+    layers = _tf_private.flat_layers(model)
+    return not all(each.built for each in layers) and not all(is_of_keras(type(each)) for each in layers)
+
+
+def _fills_slots(model: keras.Model) -> bool:
+    """Whether an optimizer may assign something as it is built."""
+    return any(
+        not each.built and (not is_of_keras(type(each)) or type(each).__name__ in _FILLING)
+        for each in map(innermost, held_optimizers(model))
+    )
 
 
 class RowsRehearsal:

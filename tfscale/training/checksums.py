@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfscale.training.all_reduce import all_reduce_sum, replica_id
 from tfscale.training.inputs import local_replicas
+from tfscale.training.terms import is_recording
 
 # Float32 holds integers up to here, and 0 is what a replica sends that did not look.
 _MODULUS = 2**24 - 1
@@ -67,8 +68,11 @@ def watch_checksums(model: keras.Model, strategy: tf.distribute.Strategy) -> tup
 
 
 def sent_along(model: keras.Model) -> list[tf.Tensor]:
-    """What this replica adds to the reduction of its step: one tensor, or none for a model that nobody watches."""
-    exchange = _WATCHED.get(model)
+    """What this replica adds to the reduction of its step: one tensor, or none for a model that nobody watches.
+
+    None in a step that is looked at: what was received would be one of its results, which one replica does not have.
+    """
+    exchange = None if is_recording() else _WATCHED.get(model)
     return [] if exchange is None else [exchange.own_slots(model.weights)]
 
 

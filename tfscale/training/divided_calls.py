@@ -19,6 +19,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_gather, all_reduce_sum, replica_id
+from tfscale.training.foreign import set_by_user
 from tfscale.training.inputs import with_stand_in
 from tfscale.training.own_share import part_of
 from tfscale.training.replica_walk import Frame, ReplicaWalk
@@ -61,7 +62,7 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
         DrawsBesideError: When the step draws random numbers between the calls that every replica would draw for itself.
     """
     for layer in _tf_private.flat_layers(model):
-        own = type(layer).call.__get__(layer)
+        own = set_by_user(layer, "call") or type(layer).call.__get__(layer)
         layer.call = functools.update_wrapper(functools.partial(_call, own, divides(layer)), own)
     outer, _WHOLE.share, _WHOLE.inside = _WHOLE.share, share, []
     try:

@@ -1,12 +1,16 @@
-"""How does a failure of one worker reach the others, which wait for it in a collective?
+"""How does a failure of one worker reach the others, which wait for it in a collective, and what do they make of it?
 
 TensorFlow lets them wait until it misses the failed worker's heartbeats, about 10 s after that has ended, and then says
-that a task is unhealthy. Here the failed worker says at once what happened.
+that a task is unhealthy. Here the failed worker says at once what happened; of one that cannot, the others find out.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import faulthandler
+import logging
+import os
 import re
 import weakref
 from collections.abc import Iterator
@@ -14,50 +18,189 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.cluster.peer_failure import describe_peer_failure
+from tfscale.cluster.peer_failure import describe_end, describe_peer_failure
+from tfscale.cluster.place import Place, describe_place
+from tfscale.cluster.verdict import describe_verdict
 from tfscale.errors import ClusterError, TfscaleError
 from tfscale.training import _collective_private
-from tfscale.training.inputs import local_replicas, worker_rank
+from tfscale.training.inputs import local_replicas, worker_addresses, worker_rank
+from tfscale.training.peers import PeerWatch, find_watch, start_watch
+
+_log = logging.getLogger(__name__)
 
 # So that it is found in what TensorFlow makes of it.
 _MARK = "tfscale: worker"
+_MARK_END = "tfscale: the job ends: "
+# What follows a report in TensorFlow's own words.
+_AFTER = r"(?: \[type\.googleapis|\n\t \[\[|\n\s*RPC:|\nThe error could be from a previous operation|$)"
 _SHOWN_CHARACTERS = 1000
-
+_RAW_CHARACTERS = 300
+# What TensorFlow says where it was another worker, or the way to it, that failed.
+_OF_OTHERS = re.compile(
+    "collective instance|CoordinationService|coordination service|unhealthy|stopped sending heartbeats|Socket closed|"
+    "recvmsg:|Connection re|[Ff]ailed to connect|Broken pipe|GOAWAY|Deadline Exceeded|tfscale: |"
+    "Collective ops is aborted by: [Cc]ancel"
+)
+_SHAPES = re.compile(
+    r"/job:(\w+)/replica:\d+/task:(\d+)/\S* expected shape (\[[\d,]*\]) but another member in the group expected shape "
+    r"(\[[\d,]*\])"
+)
 
 # How long others may take to refuse the same.
 _PATIENCE_S = 5.0
 # The calls of each strategy so far; all workers make the same ones. And the strategies that are in one.
 _CALLS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _INSIDE: weakref.WeakSet[Any] = weakref.WeakSet()
+# Why a strategy's collectives are spoilt for good.
+_ENDED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+# TensorFlow's own way out may take a minute: the end of an iterator waits for the next turn of its tuning.
+_END_S = 4.0
+
+
+@atexit.register
+def _end_soon() -> None:
+    """Where a job has failed, others wait for this process. Registered early, so that it comes after the user's own."""
+    if _ENDED:
+        # The only clock that goes on when Python has been taken down, or waits for TensorFlow.
+        faulthandler.dump_traceback_later(_END_S, exit=True, file=os.open(os.devnull, os.O_WRONLY))
 
 
 @contextlib.contextmanager
-def failing_together(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Reports an exception of this worker to the others, and turns one that they reported into an error.
+def failing_together(strategy: tf.distribute.Strategy, name: str) -> Iterator[PeerWatch | None]:
+    """Reports an exception of this worker to the others, and turns what others have done into an error.
+
+    Args:
+        strategy: Of the job.
+        name: Of the call, `"fit"`, `"evaluate"` or `"predict"`.
+
+    Yields:
+        What is to be told where this call is; None where there is nobody to tell.
 
     Raises:
-        ClusterError: When another worker failed; it holds that worker's rank and message.
+        ClusterError: When another worker failed, is gone, or does something else; it holds that worker's rank, address
+            and what it did last.
     """
     replicas = local_replicas(strategy)
     if replicas.here == replicas.total or strategy in _INSIDE:
-        yield
+        yield None
         return
+    _refuse_ended(strategy, f"`{name}`")
     _CALLS[strategy] = _CALLS.get(strategy, 0) + 1
     _INSIDE.add(strategy)
     try:
-        yield
-    except Exception as error:
-        reported = re.search(rf"{_MARK} (\d+): (.*?)(?: \[type\.googleapis|\n\t \[\[|$)", str(error), re.DOTALL)
-        if reported is not None:
-            raise ClusterError(describe_peer_failure(int(reported[1]), reported[2].strip())) from error
-        # What we refuse, every worker refuses, as a rule; then nobody waits, and the job may go on.
-        if not (isinstance(error, TfscaleError) and _all_refuse(strategy)):
-            # Where the job has failed already, the others know; this worker's own error is what is to be seen.
-            with contextlib.suppress(tf.errors.OpError):
-                _collective_private.report_to_other_workers(f"{_MARK} {worker_rank(strategy)}: {_in_short(error)}")
-        raise
+        with _explaining(strategy):
+            watch = start_watch(strategy)
+            if watch is not None:
+                watch.begin_call(name)
+            yield watch
+        if watch is not None:
+            watch.end_call()
     finally:
         _INSIDE.discard(strategy)
+
+
+@contextlib.contextmanager
+def explaining(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """As `failing_together`, of what needs all workers and is none of their calls, such as making a variable."""
+    replicas = local_replicas(strategy)
+    with contextlib.ExitStack() as stack:
+        if replicas.here < replicas.total and strategy not in _INSIDE:
+            _refuse_ended(strategy, "a new variable")
+            stack.enter_context(_explaining(strategy))
+        yield
+
+
+def _refuse_ended(strategy: tf.distribute.Strategy, what: str) -> None:
+    if strategy in _ENDED:
+        raise ClusterError(
+            f"A job in which a worker has failed must be started again.\nReceived: {what}, after "
+            f"{_ENDED[strategy]}. End this process, and start all workers again."
+        )
+
+
+@contextlib.contextmanager
+def _explaining(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    ours = None
+    try:
+        yield
+    except BaseException as error:
+        ours = _explain(strategy, error)
+        if ours is None:
+            _report(strategy, error)
+            raise
+        _log.debug("What TensorFlow said of it:", exc_info=error)
+    if ours is not None:
+        # Sixty lines of TensorFlow about the graph of a step would stand between the user and the cause.
+        raise ours from None
+
+
+def _explain(strategy: tf.distribute.Strategy, error: BaseException) -> ClusterError | None:
+    """What has happened, if it was on another worker; None if it was here."""
+    if isinstance(error, TfscaleError) or not isinstance(error, Exception):
+        return None
+    text, watch = str(error), find_watch(strategy)
+    reported = re.search(rf"{_MARK} (\d+): (.*?){_AFTER}", text, re.DOTALL)
+    ended = re.search(rf"{_MARK_END}(.*?){_AFTER}", text, re.DOTALL)
+    if ended is not None:
+        said = describe_end(ended[1].strip())
+    elif reported is not None:
+        rank = int(reported[1])
+        said = describe_peer_failure(rank, reported[2].strip(), _address(strategy, rank), _last_place(watch, rank))
+    elif watch is not None and watch.verdict is not None and isinstance(error, tf.errors.OpError):
+        said = describe_end(describe_verdict(watch.verdict, _address(strategy, watch.verdict.rank)))
+    elif isinstance(error, tf.errors.OpError) and _OF_OTHERS.search(text):
+        verdict = watch.find_blamed() if watch is not None else None
+        if verdict is not None:
+            said = describe_end(describe_verdict(verdict, _address(strategy, verdict.rank)))
+        else:
+            received = _from_tensorflow(strategy, text)
+            said = describe_end(received)
+            # Nobody told the others of it, who may wait.
+            _tell(f"{_MARK_END}{received}")
+    else:
+        return None
+    _ENDED[strategy] = said.partition("Received: ")[2].split(". ")[0]
+    return ClusterError(said)
+
+
+def _from_tensorflow(strategy: tf.distribute.Strategy, text: str) -> str:
+    """What can be said by TensorFlow's words alone."""
+    shapes = _SHAPES.search(text)
+    if shapes is not None:
+        rank = _rank_of(strategy, shapes[1], int(shapes[2]))
+        return (
+            f"worker {rank} ({_address(strategy, rank)}) has a tensor of the shape {shapes[3]}, where another worker "
+            f"has {shapes[4]}. Give all workers the same data, model and script: what depends on the rank must not "
+            "change what they do."
+        )
+    task = re.search(r"/job:(\w+)/replica:\d+/task:(\d+)", text)
+    rank = worker_rank(strategy) if task is None else _rank_of(strategy, task[1], int(task[2]))
+    lines = [line.strip() for line in text.splitlines() if _OF_OTHERS.search(line)]
+    return (
+        f"worker {rank} ({_address(strategy, rank)}) is named by TensorFlow, which says: "
+        f"{lines[0][:_RAW_CHARACTERS] if lines else ''!r}. The other workers' output may have the cause. Start all "
+        "workers again."
+    )
+
+
+def _report(strategy: tf.distribute.Strategy, error: BaseException) -> None:
+    """Tells the others that this worker ends its call, unless they end theirs as well and nobody waits."""
+    # What we refuse, every worker refuses, as a rule; then the job may go on.
+    if isinstance(error, TfscaleError) and _CALLS.get(strategy) and _all_refuse(strategy):
+        return
+    _ENDED[strategy] = f"this worker's {_in_short(error, 200)}"
+    _tell(f"{_MARK} {worker_rank(strategy)}: {_in_short(error)}")
+    watch = find_watch(strategy)
+    if watch is not None:
+        # So that they know where it was.
+        watch.tell()
+
+
+def _tell(message: str) -> None:
+    # Where the job has failed already, the others know; this worker's own error is what is to be seen.
+    with contextlib.suppress(tf.errors.OpError):
+        _collective_private.report_to_other_workers(message)
 
 
 def _all_refuse(strategy: tf.distribute.Strategy) -> bool:
@@ -68,8 +211,26 @@ def _all_refuse(strategy: tf.distribute.Strategy) -> bool:
     return _collective_private.exchange_with_other_workers(f"{call}/{rank}", others, timeout_s=_PATIENCE_S)
 
 
-def _in_short(error: Exception) -> str:
+def _in_short(error: BaseException, limit: int = _SHOWN_CHARACTERS) -> str:
     """The type and what a person looks for: of TensorFlow's pages, the part about the data and the cause."""
     text = str(error)
     cause = re.search(r"Error in user-defined function.*", text, re.DOTALL)
-    return f"{type(error).__name__}: {(cause[0] if cause else text)[:_SHOWN_CHARACTERS]}"
+    return f"{type(error).__name__}: {(cause[0] if cause else text)[:limit]}"
+
+
+def _address(strategy: tf.distribute.Strategy, rank: int) -> str:
+    workers = worker_addresses(strategy)
+    return workers[rank] if rank < len(workers) else "unknown address"
+
+
+def _last_place(watch: PeerWatch | None, rank: int) -> str:
+    place: Place | None = None
+    if watch is not None:
+        watch.refresh()
+        place = watch.place_of(rank)
+    return "" if place is None else describe_place(place)
+
+
+def _rank_of(strategy: tf.distribute.Strategy, job: str, task: int) -> int:
+    chiefs = len(strategy.cluster_resolver.cluster_spec().as_dict().get("chief", []))
+    return task + (chiefs if job == "worker" else 0)

@@ -23,6 +23,7 @@ from tfscale.training.made import made_under
 from tfscale.training.own_functions import trace_anew
 from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.own_share import as_lone_replica
+from tfscale.training.progress import counting_nothing
 from tfscale.training.randomness import draw_as_first_here, seed_generators
 from tfscale.training.silence import silenced
 from tfscale.training.state import State
@@ -38,6 +39,7 @@ class Steps:
         divided: Given a replica's rows, runs the step as it will be, and returns what `logs_of` takes.
         alone: Given all rows, runs the step as Keras would on one device, and returns its logs.
         logs_of: Makes logs of what `divided` returned on one replica.
+        begin: Gives metrics that were reset what they begin with instead.
         eager: Whether the model is run eagerly.
         is_own: Whether the user's class defines the step.
         tells: What its logs are: `"log"` or `"prediction"`.
@@ -46,6 +48,7 @@ class Steps:
     divided: Callable[[ReplicaBatch], Any]
     alone: Callable[[Any], dict[str, Any]]
     logs_of: Callable[[Any], dict[str, Any]]
+    begin: Callable[[], None]
     eager: bool = False
     is_own: bool = False
     tells: str = "log"
@@ -133,6 +136,8 @@ class TwoRuns:
             self._traced[name] = self._trace(function, data)
         call, layout = self._traced[name]
         with self._state.put_back():
+            if name == "alone":
+                self._state.collect()
             values = [np.asarray(value) for value in call(data)]
             state = self._state.read(alone=name == "alone")
             apart = {} if name == "alone" else self._state.apart()
@@ -168,7 +173,7 @@ class TwoRuns:
             self._numbers.put_back(held)
             index = replica_id() - self._replicas.first
             recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
-            with at_once(), without_xla(), meeting_terms(self._terms, recorder):
+            with at_once(), without_xla(), counting_nothing(), meeting_terms(self._terms, recorder):
                 outputs = self._steps.divided(parts[index])
                 recorder.finish()
             flat, layouts[index] = _flatten(outputs, recorder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,27 @@ def is_of_keras(thing: Any) -> bool:
         (True, False)
     """
     return str(getattr(thing, "__module__", "")).split(".")[0] in ("keras", "tfscale")
+
+
+def set_by_user(thing: Any, name: str) -> Any:
+    """The function that a script has put on an object in the place of its class's, or None.
+
+    Args:
+        thing: A model or layer.
+        name: Of a method.
+
+    Example:
+        >>> import keras
+        >>> layer = keras.layers.Dense(1)
+        >>> layer.call = abs
+        >>> set_by_user(layer, "call") is abs, set_by_user(layer, "get_config")
+        (True, None)
+    """
+    found = vars(thing).get(name)
+    while isinstance(found, functools.partial) and is_of_keras(found.func):
+        # tfscale's own, which hands over what it took the place of.
+        found = next((each for each in found.args if callable(each)), None)
+    return None if found is None or is_of_keras(getattr(found, "__func__", found)) else found
 
 
 def has_axis_of_rows(owner: Any, arguments: Mapping[str, Any] | None = None) -> bool:

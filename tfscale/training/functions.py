@@ -22,6 +22,7 @@ from tfscale.training.inputs import (
     unsplit_batch,
 )
 from tfscale.training.own_numbers import OwnNumbers
+from tfscale.training.peeking import PeekedBatches
 from tfscale.training.steps_per_call import ChosenCalls
 
 Logs = dict[str, Any]
@@ -148,30 +149,31 @@ class StepRunner:
             with at_once():
                 return replica.alone(own)
 
-        @tf.autograph.experimental.do_not_convert
-        def on_batch(batch: Any) -> Logs:
-            return replica.make_logs(self._first_replica(self._run(lone_step, batch)))
-
-        run_steps, run_on_batch = self._traced(steps), self._traced(on_batch)
+        # A batch that was taken from its iterator before is trained on like those around it.
+        run_steps, run_taken = self._traced(steps), self._on_batch(replica.alone, replica)
+        run_on_batch = self._on_batch(lone_step, replica)
 
         def look_at(batch: Any, count: Any = None) -> None:
             if looks(batch, is_lone=count is None or int(count) == 1):
-                run_steps.forget()
-                run_on_batch.forget()
+                for each in (run_steps, run_taken, run_on_batch):
+                    each.forget()
 
         def function(iterator: Any) -> Logs:
+            batch = None
+            if isinstance(iterator, PeekedBatches):
+                batch, iterator = iterator.take(), iterator.iterator
             if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
                 count = self._num_steps()
-                if not looks.are_due():
+                is_due = looks.are_due()
+                if is_due and batch is None:
+                    batch = next(iterator, None)
+                if batch is None:
+                    # Where data have ended it fails as Keras expects it.
                     return run_steps(iterator, count)
-                try:
-                    batch = next(iterator)
-                except StopIteration:
-                    # Fails as Keras expects it where data end.
-                    return run_steps(iterator, count)
-                look_at(batch, count)
+                if is_due:
+                    look_at(batch, count)
                 alone = _iterator_of(batch, iterator)
-                logs = run_on_batch(batch) if alone is None else run_steps(alone, count)
+                logs = run_taken(batch) if alone is None else run_steps(alone, count)
                 if count is None or count == 1:
                     return logs
                 return _last_logs(logs, lambda: run_steps(iterator, count - 1))
@@ -184,6 +186,13 @@ class StepRunner:
             return logs
 
         return function
+
+    def _on_batch(self, step: Callable[[ReplicaBatch], Any], replica: ReplicaSteps) -> _Traced:
+        @tf.autograph.experimental.do_not_convert
+        def run(batch: Any) -> Logs:
+            return replica.make_logs(self._first_replica(self._run(step, batch)))
+
+        return self._traced(run)
 
     def _traced(self, function: Callable[..., Any]) -> _Traced:
         return _Traced(function, is_eager=self._model.run_eagerly)

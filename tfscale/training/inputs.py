@@ -214,7 +214,31 @@ def _take_rows(leaf: Any, start: Any, stop: Any) -> Any:
     return leaf[start:stop]
 
 
-class GlobalBatches(tf.distribute.DistributedDataset):
+class CountedPasses:
+    """Data whose passes are counted, and may be begun ahead of whoever asks for the next one."""
+
+    num_begun = 0
+    """Passes that were begun, used or not."""
+    _ahead: Any = None
+
+    def begin_ahead(self) -> Any:
+        """Begins the pass that the next `iter` will return."""
+        self.forget_ahead()
+        self._ahead = iter(self)  # type: ignore[call-overload]
+        return self._ahead
+
+    def forget_ahead(self) -> None:
+        """Lets the next `iter` begin a pass of its own."""
+        self._ahead = None
+
+    def take_ahead(self) -> Any:
+        """Returns the pass that was begun ahead, once; else counts one more and returns None."""
+        ahead, self._ahead = self._ahead, None
+        self.num_begun += ahead is None
+        return ahead
+
+
+class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
     """A dataset of global batches, to be split among the replicas of this process.
 
     On CPUs the step cuts out each replica's rows, which copies nothing. GPUs get theirs ahead of time, and so does
@@ -243,6 +267,12 @@ class GlobalBatches(tf.distribute.DistributedDataset):
         """Lets the next pass begin with another batch than the first; those before it are read in vain."""
         self._first = batch
 
+    def leave_out_passes(self, num_passes: int) -> None:
+        """Begins passes in vain, so that a seeded `shuffle` gives the next one the order of a later pass."""
+        for _ in range(num_passes):
+            self.num_begun += 1
+            iter(self._dataset)
+
     @property
     def element_spec(self) -> Any:
         """Spec of a global batch."""
@@ -254,6 +284,8 @@ class GlobalBatches(tf.distribute.DistributedDataset):
 
     def __iter__(self) -> Iterator[Any]:
         """Starts again from the first batch."""
+        if (ahead := self.take_ahead()) is not None:
+            return ahead
         first, self._first = self._first, 0
         dataset = self._dataset.skip(first) if first else self._dataset
         if self._for_loop:

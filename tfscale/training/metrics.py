@@ -157,6 +157,11 @@ def _may_need_all_rows(metric: keras.metrics.Metric, args: Sequence[Any], share:
 def _update_with_all_rows(metric: keras.metrics.Metric, args: Any, kwargs: Any) -> None:
     whole_args, whole_kwargs = keras.tree.map_structure(_gathered, (args, kwargs))
     before = local_metric_states(metric.variables)
+    if not is_of_keras(type(metric)):
+        # Whoever resets it to something else than zero has given each replica a part.
+        for variable, state in zip(metric.variables, all_reduce_sum(before), strict=True):
+            variable.assign(state)
+        before = [tf.zeros_like(state) for state in before]
     # The states are added up, so one replica counts for all, and always the same: it goes on from what it has counted.
     # It has all rows, also where its own is a stand-in.
     counts_for_all = replica_id() == 0

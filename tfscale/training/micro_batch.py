@@ -24,6 +24,7 @@ from tfscale.training.batch_rows import leaves_of, plan_rows
 from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.micro_steps import MicroSteps, Part, add_parts, changing_nothing, in_own_share
 from tfscale.training.own_share import make_lone_share
+from tfscale.training.plain_step import has_own_step
 
 _log = logging.getLogger(__name__)
 
@@ -149,7 +150,7 @@ class MicroBatch:
 
 
 def _refuse_own_step(model: keras.Model) -> None:
-    if type(model).train_step is not keras.Model.train_step:
+    if has_own_step(model, "train_step"):
         raise ModelError(
             "`micro_batch` needs Keras's own `train_step`: one that a class defines itself is run as a whole.\n"
             f"Received: model {model.name!r} of class {type(model).__name__}. Override `compute_loss` in its place, or "

@@ -7,6 +7,7 @@ what it was, and so does everything that is saved.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from fractions import Fraction
@@ -15,15 +16,16 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfscale.errors import CommunicationError, ModelError
-from tfscale.training import _fit_private, _tf_private, metrics, step
+from tfscale.training import _datasets_private, _fit_private, _tf_private, metrics, step
 from tfscale.training.added_losses import meet_added_losses
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
 from tfscale.training.building import RowsRehearsal, build_for
 from tfscale.training.call_arguments import CallArguments
 from tfscale.training.call_data import suit_batch, use_views
+from tfscale.training.call_errors import naming_errors
 from tfscale.training.callbacks.chief_only import warn_of_writers
 from tfscale.training.callbacks.one_call import callbacks_of_one_fit, with_callback
+from tfscale.training.callbacks.placing import place_call
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
 from tfscale.training.compression.choice import check_compression_devices
 from tfscale.training.data.balance import make_probe
@@ -32,24 +34,25 @@ from tfscale.training.data.distribution import (
     dataset_spec,
     forget_expected_batch,
     prepare_others,
-    uneven_examples_error,
-    wrong_batch_error,
 )
 from tfscale.training.data.epoch_start import start_with_epoch
+from tfscale.training.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.failures import failing_together
+from tfscale.training.first_states import FirstStates
 from tfscale.training.first_step import Steps
 from tfscale.training.functions import Look, ReplicaSteps, StepRunner
 from tfscale.training.losses import make_losses_global
 from tfscale.training.made import made_under
 from tfscale.training.metrics import meet_updates
 from tfscale.training.micro_batch import MicroBatch
+from tfscale.training.one_at_a_time import one_at_a_time
 from tfscale.training.optimizers import reduce_gradients_once
-from tfscale.training.plain_step import has_own_step, keras_step
+from tfscale.training.plain_step import has_own_logs, has_own_step, keras_step
 from tfscale.training.predictions import forms_of_predictions, predict_step
 from tfscale.training.randomness import separate_random_streams
 from tfscale.training.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
 from tfscale.training.sending import Sending, choose_sending, send_gradients
-from tfscale.training.settling import settling_callbacks
+from tfscale.training.settling import settle_first
 from tfscale.training.step_check import StepCheck
 from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.strategy import adopt_strategy
@@ -59,8 +62,6 @@ from tfscale.training.vouching import check_mode, is_checked, look_key
 from tfscale.training.xla import would_compile
 
 _FIRSTS = {"train_step": "first step", "test_step": "first step of an evaluation", "predict_step": "first prediction"}
-# What TensorFlow says of an optimizer that was made outside of the scope, and that no attribute leads to.
-_TWO_STRATEGIES = ("Mixing different tf.distribute.Strategy objects", "Must not nest tf.distribute.Strategy scopes")
 
 
 def prepare(
@@ -154,24 +155,24 @@ class PreparedModel:
     def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, options: Options):
         self._model = model
         self._strategy = strategy
+        self._options = options
         self._global_batch = options.global_batch
-        self._batch_norm = options.batch_norm
         self._batch_ratio = options.batch_ratio
         self._micro_batch = MicroBatch(options.micro_batch, options.global_batch, strategy, options.batch_norm)
         self._calls = ChosenCalls(strategy, options.steps_per_execution)
         self._sending = options.sending
         self._runner = StepRunner(model, strategy, self._calls)
-        self._check = options.check
         self._terms = {name: Terms() for name in _FIRSTS}
-        self._looked_at: dict[str, Any] = {}
+        self._first_states = FirstStates(model, strategy)
         self._data_spec: Any = None
-        self._input_spec: Any = None
         self._fit: RecoverableFit | None = None
 
     def install(self) -> None:
-        """Puts these methods on the model object."""
+        """Puts these methods on the model object, unless it has them: its functions stay traced until `compile`."""
         model = self._model
         scale_batch_norm(model, self._batch_ratio)
+        if self._is_like(getattr(vars(model).get("make_train_function"), "__self__", None)):
+            return
         for name in ("make_train_function", "make_test_function", "make_predict_function"):
             setattr(model, name, getattr(self, name))
         for name in ("fit", "evaluate", "predict"):
@@ -179,9 +180,17 @@ class PreparedModel:
         model.compile = self._compiled_inside()
         _tf_private.replace_symbolic_build(model, self.build)
         _tf_private.replace_auto_jit_compile(model, self._would_compile)
-        _fit_private.keep_last_logs(model, otherwise=self._logs_before_restart)
+        _fit_private.keep_last_logs(model, self._logs_before_restart, functools.partial(has_own_logs, model))
         # Functions made before belong to the unprepared model.
         model.train_function = model.test_function = model.predict_function = None
+
+    def _is_like(self, other: Any) -> bool:
+        is_one = isinstance(other, PreparedModel) and other._model is self._model
+        return is_one and (other._strategy, other._options) == (self._strategy, self._options)
+
+    def _logging_function(self, steps: ReplicaSteps, look: Look | None) -> Callable[[Any], Any]:
+        function = self._runner.logging_function(steps, look)
+        return self._first_states.in_first_call_of(function, unless=lambda: bool(self._fit and self._fit.goes_on))
 
     def make_train_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_train_function`."""
@@ -191,8 +200,11 @@ class PreparedModel:
             look = self._adapt("train_step")
             division = self._micro_batch.divide(self._model, self._data_spec)
             default = functools.partial(step.train_step, division=division)
-            steps = self._steps("train_step", default, step.own_train_step, self._batch_norm)
-            self._model.train_function = self._runner.logging_function(steps, look)
+            steps = self._steps("train_step", default, step.own_train_step, self._options.batch_norm)
+            function = self._logging_function(steps, look)
+            plain = functools.partial(keras_step, self._model, "train_step")
+            rest = functools.partial(what_needs_no_batch, self._strategy, plain, self._data_spec)
+            self._model.train_function = ending_as_keras(self._model, function, rest)
         return self._model.train_function
 
     def make_test_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -201,7 +213,7 @@ class PreparedModel:
             look = self._adapt("test_step")
             division = self._micro_batch.divide(self._model)
             steps = self._steps("test_step", functools.partial(step.test_step, division=division), step.own_test_step)
-            self._model.test_function = self._runner.logging_function(steps, look)
+            self._model.test_function = self._logging_function(steps, look)
         return self._model.test_function
 
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -218,27 +230,11 @@ class PreparedModel:
             if self._fit is not None:
                 self._fit.use(iterator)
             self._calls.begin_pass(self._model, iterator)
-        spec = data_batch if iterator is None else dataset_spec(_tf_private.distributed_dataset(iterator))
+        spec = data_batch if iterator is None else dataset_spec(_datasets_private.distributed_dataset(iterator))
         self._data_spec = spec
 
     def _logs_before_restart(self) -> dict[str, Any]:
         return {} if self._fit is None else self._fit.logs()
-
-    def _settle_first(self, given: CallArguments) -> None:
-        """Puts the callbacks before those of the user that make state equal on all replicas for them to save."""
-        added = settling_callbacks(self._model, self._strategy, self._sending)
-        if added and not given.can_take("callbacks"):
-            if self._sending.double_buffering:
-                raise CommunicationError(
-                    "`double_buffering` makes the last update of an epoch by a callback.\n"
-                    f"Received: a {type(self._model).__name__}, whose own `fit` has no argument `callbacks`. "
-                    "Give it one, or leave `double_buffering` out."
-                )
-            return
-        for callback in reversed(added):
-            # A `CallbackList` of the user's own would not.
-            callback.set_model(self._model)
-            given["callbacks"] = with_callback(given.get("callbacks"), callback, first=True)
 
     def _would_compile(self) -> bool:
         kinds = [device.device_type for device in tf.config.list_physical_devices()]
@@ -268,6 +264,7 @@ class PreparedModel:
         """Makes every part of the compiled model exact for the step `name`; returns what looks at its batches."""
         model, terms = self._model, self._terms[name]
         refuse_stateful_layers(model, self._strategy.num_replicas_in_sync)
+        self._first_states.begin()
         is_built = build_for(model, self._strategy, name, self._data_spec, terms)
         if is_built or not model.run_eagerly:
             return self._hook(name)
@@ -276,7 +273,8 @@ class PreparedModel:
     def _hook(self, name: str) -> Look | None:
         """As `_adapt`, of what has been built. Cheap next to tracing the step."""
         model = self._model
-        set_batch_norm(model, self._batch_norm)
+        self._first_states.note()
+        set_batch_norm(model, self._options.batch_norm)
         # Once more, for layers that were made when the model was built.
         scale_batch_norm(model, self._batch_ratio)
         separate_random_streams(self._strategy, model)
@@ -300,12 +298,12 @@ class PreparedModel:
         model = self._model
         if self._strategy.num_replicas_in_sync == 1:
             return None
-        if not is_checked(model, self._check, predicts=name == "predict_step"):
+        mode = self._options.check
+        if not is_checked(model, mode, predicts=name == "predict_step"):
             return None
-        if self._looked_at.get(name) == (key := look_key(model)):
+        if self._terms[name].looked_at == look_key(model):
             return None
-        self._looked_at[name] = key
-        return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), self._check, _FIRSTS[name])
+        return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), mode, _FIRSTS[name])
 
     def _both_forms(self, name: str) -> Steps:
         """The step `name` as it is run, and as on one replica."""
@@ -313,12 +311,13 @@ class PreparedModel:
             return forms_of_predictions(self._model, self._terms[name])
         if name == "train_step":
             default = functools.partial(step.train_step, division=None)
-            steps = self._steps(name, default, step.own_train_step, self._batch_norm)
+            steps = self._steps(name, default, step.own_train_step, self._options.batch_norm)
         else:
             steps = self._steps(name, functools.partial(step.test_step, division=None), step.own_test_step)
         alone = functools.partial(keras_step, self._model, name)
         is_own = has_own_step(self._model, name)
-        return Steps(steps.alone, alone, steps.make_logs, eager=self._model.run_eagerly, is_own=is_own)
+        begin = self._first_states.put_back
+        return Steps(steps.alone, alone, steps.make_logs, begin, eager=self._model.run_eagerly, is_own=is_own)
 
     def _checked(self, name: str) -> Callable[..., Any]:
         """`fit`, `evaluate` or `predict` of the model's class, with the batch size checked or filled in."""
@@ -327,10 +326,17 @@ class PreparedModel:
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             given = CallArguments(method, name, args, kwargs)
-            with failing_together(self._strategy):
+            with self._alone(name), failing_together(self._strategy, name) as watch:
+                if watch is not None:
+                    place_call(watch, given)
                 return self._fit_once(method, given) if name == "fit" else self._call(name, method, given)
 
         return call
+
+    def _alone(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """One replica has nothing that two threads could mix up."""
+        several = self._strategy.num_replicas_in_sync > 1
+        return one_at_a_time(self._strategy, name) if several else contextlib.nullcontext()
 
     def _compiled_inside(self) -> Callable[..., Any]:
         """`compile` of the model's class, under the strategy's scope wherever it is called from."""
@@ -356,7 +362,7 @@ class PreparedModel:
                 callback = start_with_epoch(given) if self._fit is None else None
                 if callback is not None and given.can_take("callbacks"):
                     given["callbacks"] = with_callback(given.get("callbacks"), callback, first=False)
-                self._settle_first(given)
+                settle_first(given, self._model, self._strategy, self._sending)
                 return self._call("fit", method, given)
             finally:
                 forget_expected_batch(self._strategy)
@@ -369,21 +375,8 @@ class PreparedModel:
         use_views(given)
         if self._global_batch is not None:
             suit_batch(name, given, self._global_batch, self._strategy)
-        try:
+        with naming_errors(self._model, self._strategy, name, self._global_batch):
             return method(*given.args, **given.kwargs)
-        except tf.errors.InvalidArgumentError as error:
-            ours = wrong_batch_error(error, self._global_batch) or uneven_examples_error(error)
-            if ours is None:
-                raise
-            raise ours from error
-        except RuntimeError as error:
-            if not any(said in str(error) for said in _TWO_STRATEGIES):
-                raise
-            raise ModelError(
-                "What a step updates must be created under the strategy's scope.\n"
-                f"Received: {str(error)[:200]!r} from TensorFlow, in `{name}` of a {type(self._model).__name__}. "
-                "Create every optimizer and metric, also in lists and inner models, inside `with dp.scope():`."
-            ) from error
 
     def _suit_data(self, name: str, given: CallArguments) -> None:
         """Measures the workers where `fit` was asked to, and refuses what `predict` could not return in order."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfscale.training.foreign import set_by_user
 from tfscale.training.terms import meet_term
 from tfscale.training.thread_flag import ThreadFlag
 
@@ -15,8 +17,13 @@ _KERAS_STEP = ThreadFlag()
 
 
 def has_own_step(model: keras.Model, name: str) -> bool:
-    """Whether the user's class defines `name` itself, so that tfscale runs theirs."""
-    return getattr(type(model), name) is not getattr(keras.Model, name)
+    """Whether the user's class, or script, defines `name` itself, so that tfscale runs theirs."""
+    return set_by_user(model, name) is not None or getattr(type(model), name) is not getattr(keras.Model, name)
+
+
+def has_own_logs(model: keras.Model) -> bool:
+    """Whether a step of the user's says what is logged."""
+    return has_own_step(model, "train_step") or has_own_step(model, "test_step")
 
 
 def meet_loss(model: keras.Model, loss: tf.Tensor) -> bool:
@@ -36,13 +43,14 @@ def keras_step(model: keras.Model, name: str, data: Any) -> dict[str, Any]:
         return getattr(model, name)(data)
 
     # Replicas are traced by threads that take turns: what one of them set, another must not take away.
-    model.compute_loss = functools.partial(_compute_loss, model)
+    own = set_by_user(model, "compute_loss") or type(model).compute_loss.__get__(model)
+    model.compute_loss = functools.partial(_compute_loss, own, model)
     with _KERAS_STEP.raised():
         return getattr(model, name)(data)
 
 
-def _compute_loss(model: keras.Model, *args: Any, **kwargs: Any) -> Any:
-    loss = type(model).compute_loss(model, *args, **kwargs)
+def _compute_loss(own: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any) -> Any:
+    loss = own(*args, **kwargs)
     if _KERAS_STEP.is_raised:
         meet_loss(model, loss)
     return loss

@@ -11,7 +11,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.training.thread_flag import ThreadFlag
+
 _CURRENT = threading.local()
+_PAUSED = ThreadFlag()
 
 
 class Progress:
@@ -63,11 +66,16 @@ def watch_progress(model: keras.Model, first_replica: int) -> tuple[Progress, bo
 def counting_reductions(model: keras.Model) -> Iterator[None]:
     """Counts the reductions that this thread traces or runs meanwhile, if the progress of `model` is watched."""
     outer = current_progress()
-    _CURRENT.progress = _WATCHED.get(model)
+    _CURRENT.progress = None if _PAUSED.is_raised else _WATCHED.get(model)
     try:
         yield
     finally:
         _CURRENT.progress = outer
+
+
+def counting_nothing() -> contextlib.AbstractContextManager[None]:
+    """Steps that this thread traces or runs meanwhile are looked at: what they count is none of their results."""
+    return _PAUSED.raised()
 
 
 def current_progress() -> Progress | None:

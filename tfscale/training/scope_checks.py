@@ -11,7 +11,15 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.training import _tf_private
+from tfscale.training.foreign import is_of_keras, set_by_user
 from tfscale.training.updaters import held_optimizers, innermost
+
+# What Keras calls for each batch, and the step that it runs.
+_FUNCTIONS = {
+    "make_train_function": "train_step",
+    "make_test_function": "test_step",
+    "make_predict_function": "predict_step",
+}
 
 
 @contextlib.contextmanager
@@ -53,6 +61,17 @@ def check_model(model: Any, strategy: tf.distribute.Strategy) -> None:
         )
     check_inside_scope(model.variables, "model", model.name)
     check_optimizers(model)
+    _refuse_own_functions(model)
+
+
+def _refuse_own_functions(model: keras.Model) -> None:
+    for name in _FUNCTIONS:
+        if set_by_user(model, name) is not None or not is_of_keras(getattr(type(model), name)):
+            raise ModelError(
+                "A model may have steps of its own; the functions that run them are tfscale's.\n"
+                f"Received: {name!r} of {type(model).__name__}'s own. Put what it computes into "
+                f"`{_FUNCTIONS[name]}`, and what it does around a step into a callback."
+            )
 
 
 def refuse_stateful_layers(model: keras.Model, num_replicas: int) -> None:

@@ -143,6 +143,12 @@ def traffic_of(optimizer: keras.optimizers.Optimizer) -> Traffic | None:
     return None if reducer is None else reducer.traffic
 
 
+def compression_state(optimizer: keras.optimizers.Optimizer) -> list[tf.Variable]:
+    """What a compression remembers of the gradients of `optimizer`."""
+    reducer = _REDUCERS.get(innermost(optimizer))
+    return [] if reducer is None else reducer.state
+
+
 def sum_over_replicas(
     updater: keras.optimizers.Optimizer, gradients: Sequence[Any], others: Sequence[Any], scale: Any
 ) -> tuple[list[Any], list[Any]]:

@@ -8,6 +8,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.errors import CommunicationError
+from tfscale.training.call_arguments import CallArguments
+from tfscale.training.callbacks.one_call import with_callback
 from tfscale.training.double_buffer import buffer_of
 from tfscale.training.optimizers import average_accumulators, flush_waiting
 from tfscale.training.sending import Sending
@@ -29,6 +32,33 @@ def settling_callbacks(
     optimizer = model.optimizer if model.compiled else None
     averaging = [AverageAccumulators(strategy)] if optimizer and accumulates(optimizer) else []
     return [*averaging, *([FlushWaiting()] if sending.double_buffering else [])]
+
+
+def settle_first(given: CallArguments, model: keras.Model, strategy: tf.distribute.Strategy, sending: Sending) -> None:
+    """Puts the callbacks before those of the user that make state equal on all replicas for them to save.
+
+    Args:
+        given: Arguments of `fit`; its callbacks are replaced.
+        model: Prepared.
+        strategy: Its strategy.
+        sending: How its gradients travel.
+
+    Raises:
+        CommunicationError: When they cannot be put there, and double buffering needs them.
+    """
+    added = settling_callbacks(model, strategy, sending)
+    if added and not given.can_take("callbacks"):
+        if sending.double_buffering:
+            raise CommunicationError(
+                "`double_buffering` makes the last update of an epoch by a callback.\n"
+                f"Received: a {type(model).__name__}, whose own `fit` has no argument `callbacks`. "
+                "Give it one, or leave `double_buffering` out."
+            )
+        return
+    for callback in reversed(added):
+        # A `CallbackList` of the user's own would not.
+        callback.set_model(model)
+        given["callbacks"] = with_callback(given.get("callbacks"), callback, first=True)
 
 
 class AverageAccumulators(keras.callbacks.Callback):

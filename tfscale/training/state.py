@@ -54,6 +54,20 @@ class State:
                 for copy in self._copies_of(variable).values():
                     copy.assign(tf.zeros_like(copy))
 
+    def collect(self) -> None:
+        """Gives what the replicas have counted to the first one here.
+
+        Other workers are taken to have as much, as they do after a reset.
+        """
+        workers = self._strategy.num_replicas_in_sync // len(self._strategy.extended.worker_devices)
+        for variable in self._named.values():
+            if is_counted(variable):
+                first, *others = self._copies_of(variable).values()
+                total = tf.add_n([tf.identity(first), *map(tf.identity, others)])
+                first.assign(total * tf.cast(workers if first.dtype.is_floating else 1, first.dtype))
+                for copy in others:
+                    copy.assign(tf.zeros_like(copy))
+
     def add(self, variables: Iterable[tf.Variable]) -> None:
         """Adds copies of other variables that a step was seen to use; of those that nobody names, to be read too."""
         for variable in variables:

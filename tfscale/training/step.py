@@ -6,10 +6,10 @@ The forward and backward pass on its own rows, one reduction, and the same updat
 from __future__ import annotations
 
 import contextlib
-import itertools
+import functools
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -23,32 +23,17 @@ from tfscale.training.gather import gather_batch
 from tfscale.training.inputs import ReplicaBatch
 from tfscale.training.losses import global_loss_attributes
 from tfscale.training.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
+from tfscale.training.non_finite import Telling, not_finite, telling, watching
 from tfscale.training.own_share import make_lone_share, share_of
 from tfscale.training.plain_step import keras_step, meet_loss
 from tfscale.training.progress import counting_reductions
+from tfscale.training.sent_along import SentAlong, weighted
 from tfscale.training.share import Share, current_share, in_share
 from tfscale.training.terms import Divides, Terms, as_mean, meet_term, meeting_terms
 from tfscale.training.updaters import accumulates, held_optimizers
 from tfscale.training.xla import run_compiled
 
 Logs = dict[str, Any]
-
-
-class SentAlong(NamedTuple):
-    """What a step sends besides gradients."""
-
-    states: Sequence[tf.Tensor] = ()
-    """Metric states, where they travel in this step."""
-    statistics: Sequence[keras.Variable] = ()
-    """The moving averages of local BatchNormalization."""
-    shared: Sequence[tf.Tensor] = ()
-    """What this replica adds to each of them."""
-    slots: Sequence[tf.Tensor] = ()
-    """Its checksum, in its place."""
-
-    def tensors(self) -> list[tf.Tensor]:
-        """What goes over the link, in the order in which `_receive` takes the sums."""
-        return [*self.states, *self.slots, *self.shared]
 
 
 def train_step(
@@ -104,7 +89,7 @@ def test_step(
 def send_states(model: keras.Model) -> list[tf.Tensor]:
     """The metric states summed over all replicas, by a reduction of their own."""
     with counting_reductions(model):
-        return _reduce_along(model, SentAlong(metrics.local_metric_states(model.metrics_variables)))
+        return SentAlong(watch=telling(model)).with_states(model.metrics_variables).reduce(model)
 
 
 def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str, *, terms: Terms) -> Logs:
@@ -114,15 +99,21 @@ def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str, *, 
     """
     with counting_reductions(model), sending_what_waits(held_optimizers(model)), meeting_terms(terms):
         share = share_of(batch)
-        slots = checksums.sent_along(model)
         if terms.divides:
-            return _logs_of_all_rows(
-                model, "train_step", batch, terms.divides, local_statistics(model, batch_norm), slots
-            )
+            return _logs_of_all_rows(model, "train_step", batch, terms.divides, batch_norm)
+        sent = _sent_by_training(model, batch_norm, share, batch)
         with in_share(share._replace(weights_gradients=True)), metrics.remembering_results() as given:
             with _as_on_one_replica(model, share):
                 logs = model.train_step(batch.data)
-            return _global_logs(model, logs, given, local_statistics(model, batch_norm), slots)
+            return _global_logs(model, logs, given, sent)
+
+
+def _sent_by_training(model: keras.Model, batch_norm: str | None, share: Share, batch: ReplicaBatch) -> SentAlong:
+    """What a step of one's own sends besides gradients, or one on all rows; to be called before it."""
+    if batch_norm is None:
+        return SentAlong()
+    watch = watching(model, share, batch, holds_all=True)
+    return SentAlong(statistics=local_statistics(model, batch_norm), slots=checksums.sent_along(model), watch=watch)
 
 
 def own_test_step(model: keras.Model, batch: ReplicaBatch, *, terms: Terms) -> Logs:
@@ -134,16 +125,17 @@ def own_test_step(model: keras.Model, batch: ReplicaBatch, *, terms: Terms) -> L
     with in_share(share), meeting_terms(terms), metrics.remembering_results() as given:
         with _as_on_one_replica(model, share):
             logs = model.test_step(batch.data)
-        return _global_logs(model, logs, given, [])
+        return _global_logs(model, logs, given)
 
 
 @contextlib.contextmanager
-def _on_all_rows(model: keras.Model, name: str, batch: ReplicaBatch, divides: Divides) -> Iterator[tuple[Logs, Any]]:
+def _on_all_rows(
+    model: keras.Model, name: str, batch: ReplicaBatch, divides: Divides, share: Share
+) -> Iterator[tuple[Logs, Any]]:
     """Runs a step that mixes rows, and gets all of them: the calls of its layers are divided.
 
     Yields, in the share of what the first replica alone has counted, the logs, and what metrics told the step.
     """
-    share = share_of(batch)
     with in_share(share):
         data = gather_batch(batch)
     count = tf.constant(float(replica_id() == 0))
@@ -163,11 +155,12 @@ def _logs_of_all_rows(
     name: str,
     batch: ReplicaBatch,
     divides: Divides,
-    statistics: Sequence[keras.Variable] = (),
-    slots: Sequence[tf.Tensor] = (),
+    batch_norm: str | None = None,
 ) -> Logs:
-    with _on_all_rows(model, name, batch, divides) as (logs, given):
-        return _global_logs(model, logs, given, statistics, slots)
+    share = share_of(batch)
+    sent = _sent_by_training(model, batch_norm, share, batch)
+    with _on_all_rows(model, name, batch, divides, share) as (logs, given):
+        return _global_logs(model, logs, given, sent)
 
 
 def _states_of_all_rows(
@@ -179,13 +172,13 @@ def _states_of_all_rows(
     *,
     sends_states: bool,
 ) -> list[tf.Tensor]:
-    statistics = [] if batch_norm is None else local_statistics(model, batch_norm)
-    slots = [] if batch_norm is None else checksums.sent_along(model)
-    with _on_all_rows(model, name, batch, divides):
-        share: Any = current_share()
-        shared = [_weighted(variable, share) for variable in statistics]
-        states = metrics.local_metric_states(model.metrics_variables) if sends_states else []
-        return _reduce_along(model, SentAlong(states, statistics, shared, slots))
+    share = share_of(batch)
+    sent = _sent_by_training(model, batch_norm, share, batch)
+    with _on_all_rows(model, name, batch, divides, share) as (logs, _):
+        first: Any = current_share()
+        sent = sent.after(logs, first)
+        sent = sent.with_states(model.metrics_variables) if sends_states else sent
+        return sent.reduce(model)
 
 
 def _default_train_step(
@@ -198,23 +191,28 @@ def _default_train_step(
     statistics = local_statistics(model, batch_norm) if division is None else moving_statistics(layers)
     # Before the forward pass, in which local BatchNormalization lets the copies differ until the reduction.
     slots = checksums.sent_along(model)
+    watch = watching(model, share, batch, holds_all=takes_turns(optimizer))
 
     def forward_and_backward(part: Part) -> list[Any]:
         with tf.GradientTape() as tape:
             loss = _forward(model, part.batch.data, part.share, training=True)
             weight = tf.cast(optimizers.gradient_weight(optimizer, part.share), loss.dtype)
             scaled = optimizer.scale_loss(loss * weight)
-        return tape.gradient(scaled, variables)
+        gradients = tape.gradient(scaled, variables)
+        return [*gradients, *not_finite(model, loss, gradients)]
 
     def run(part: Part) -> list[Any]:
-        gradients = run_compiled(model, lambda: in_own_share(part, forward_and_backward))
-        return [*gradients, *(_weighted(variable, part.share) for variable in statistics)]
+        found = run_compiled(model, lambda: in_own_share(part, forward_and_backward))
+        return [*(weighted(variable, part.share) for variable in statistics), *found]
 
     with in_share(share):
         sums = _sum_over_parts(model, run, batch, share, division, statistics)
-        states = metrics.local_metric_states(model.metrics_variables) if sends_states else []
-        sent = SentAlong(states, statistics, sums[len(variables) :], slots)
-        return _update(model, sums[: len(variables)], sent)
+        shared, rest = sums[: len(statistics)], sums[len(statistics) :]
+        if watch is not None:
+            watch.note_passes(*rest[len(variables) :])
+        sent = SentAlong([], statistics, shared, slots, watch)
+        sent = sent.with_states(model.metrics_variables) if sends_states else sent
+        return _update(model, rest[: len(variables)], sent)
 
 
 def _sum_over_parts(
@@ -236,23 +234,33 @@ def _update(model: keras.Model, gradients: list[Any], sent: SentAlong) -> list[t
 
     Where the gradients stay here, or travel in the next step, the others have a reduction of their own.
     """
-    optimizer, variables = model.optimizer, model.trainable_weights
-    if accumulates(optimizer) or takes_turns(optimizer):
-        _apply(optimizer, gradients, variables)
-        return _reduce_along(model, sent)
+    optimizer = model.optimizer
+    if takes_turns(optimizer) or (accumulates(optimizer) and not sent.decides()):
+        _apply(model, gradients)
+        return sent.reduce(model)
+    if accumulates(optimizer):
+        states = sent.reduce(model)
+        _apply(model, gradients, sent.watch)
+        return states
     scale = optimizer.scale_loss(1.0)
     reduced, others = optimizers.reduce_together(optimizer, gradients, sent.tensors(), scale=scale)
+    states = sent.receive(model, others)
     with optimizers.gradients_reduced():
-        _apply(optimizer, reduced, variables)
-    return _receive(model, sent, others)
+        _apply(model, reduced, sent.watch)
+    return states
 
 
-def _apply(optimizer: keras.optimizers.Optimizer, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
-    # As Keras's step does, for optimizers that have an `apply_gradients` of their own.
-    if variables:
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
-    else:
+def _apply(model: keras.Model, gradients: Sequence[Any], watch: Telling | None = None) -> None:
+    variables = model.trainable_weights
+    if not variables:
         warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+        return
+    # As Keras's step does, for optimizers that have an `apply_gradients` of their own.
+    update = functools.partial(model.optimizer.apply_gradients, list(zip(gradients, variables, strict=True)))
+    if watch is None:
+        update()
+    else:
+        watch.update(update)
 
 
 def _forward(model: keras.Model, data: Any, share: Share, *, training: bool) -> tf.Tensor:
@@ -283,30 +291,6 @@ def _mean_entry(loss: tf.Tensor, share: Share) -> tf.Tensor:
     return tf.math.divide_no_nan(tf.reduce_sum(own), tf.cast(tf.size(own), own.dtype))
 
 
-def _reduce_along(model: keras.Model, sent: SentAlong) -> list[tf.Tensor]:
-    """Metric states and batch statistics alone: what evaluation, and a user's own `train_step`, still have to send."""
-    return _receive(model, sent, all_reduce_sum(sent.tensors()))
-
-
-def _receive(model: keras.Model, sent: SentAlong, sums: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Takes in the sums of what was sent along; returns those of the metric states."""
-    left = iter(sums)
-    states = list(itertools.islice(left, len(sent.states)))
-    checksums.received(model, list(itertools.islice(left, len(sent.slots))))
-    _assign(sent.statistics, list(left))
-    return states
-
-
-def _weighted(variable: keras.Variable, share: Share) -> tf.Tensor:
-    value = tf.convert_to_tensor(variable.value)
-    return value * tf.cast(share.weight, value.dtype)
-
-
-def _assign(variables: Sequence[keras.Variable], values: Sequence[tf.Tensor]) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
-
-
 @contextlib.contextmanager
 def _as_on_one_replica(model: keras.Model, share: Share) -> Iterator[None]:
     """Lets a step compute losses and metrics as its author meant them."""
@@ -324,8 +308,7 @@ def _global_logs(
     model: keras.Model,
     logs: Any,
     given: Sequence[tuple[keras.metrics.Metric, Any]],
-    statistics: Sequence[keras.Variable],
-    slots: Sequence[tf.Tensor] = (),
+    sent: SentAlong = SentAlong(),  # noqa: B008
 ) -> Logs:
     """What a metric has told the step as it is over all replicas, anything else averaged over all examples.
 
@@ -333,15 +316,17 @@ def _global_logs(
         model: Whose step it was.
         logs: What the step returned.
         given: The metrics that the step asked for results, and what came back.
-        statistics: The moving averages of local BatchNormalization.
-        slots: This replica's checksum.
+        sent: What the step sends besides, as it was before.
     """
     share: Any = current_share()
-    shared = [_weighted(variable, share) for variable in statistics]
+    sent = sent.after(logs, share)
     asked = {id(metric): metric for metric, _ in given}
     counted = [variable for metric in (*model.metrics, *asked.values()) for variable in metric.variables]
     variables = list({id(variable): variable for variable in counted}.values())
-    states = _reduce_along(model, SentAlong(metrics.local_metric_states(variables), statistics, shared, slots))
+    sent = sent.with_states(variables)
+    # What only the watch sends has no collective of its own: it travels with the logs.
+    is_lone = sent.watch is not None and len(sent.tensors()) == len(sent.watch.sent)
+    states = [] if is_lone else sent.reduce(model)
     told = list(given)
     with metrics.using_states(variables, states):
         results = {identity: metric.result() for identity, metric in asked.items()}
@@ -349,7 +334,8 @@ def _global_logs(
     whole = [_whole_result(value, told, results) for _, value in leaves]
     others = [index for index, value in enumerate(whole) if value is None]
     named = [(".".join(map(str, leaves[index][0])), leaves[index][1]) for index in others]
-    for index, value in zip(others, _over_all_examples(named, share), strict=True):
+    values = _over_all_examples(model, named, share, sent if is_lone else SentAlong())
+    for index, value in zip(others, values, strict=True):
         whole[index] = value
     return keras.tree.pack_sequence_as(dict(logs), whole)
 
@@ -364,7 +350,9 @@ def _whole_result(value: Any, told: Sequence[tuple[keras.metrics.Metric, Any]], 
     return None
 
 
-def _over_all_examples(named: Sequence[tuple[str, Any]], share: Share) -> list[Any]:
+def _over_all_examples(
+    model: keras.Model, named: Sequence[tuple[str, Any]], share: Share, sent: SentAlong
+) -> list[Any]:
     """Values that each replica has computed of its own rows: the mean over all examples, or the sum."""
     own = []
     for name, value in named:
@@ -373,4 +361,6 @@ def _over_all_examples(named: Sequence[tuple[str, Any]], share: Share) -> list[A
         is_sum = meet_term("log", None, f"log {name!r}", [value])
         weight = share.is_counted(value.dtype) if is_sum else tf.cast(share.weight, value.dtype)
         own.append(tf.math.multiply_no_nan(value, weight))
-    return all_reduce_sum(own)
+    sums = all_reduce_sum([*own, *sent.tensors()])
+    sent.receive(model, sums[len(own) :])
+    return sums[: len(own)]

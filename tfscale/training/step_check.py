@@ -31,6 +31,7 @@ from tfscale.training.state import LATER_COUNTS, State
 from tfscale.training.step_cause import cause_of_failure, describe_difference
 from tfscale.training.step_differences import (
     Difference,
+    bytes_per_number,
     log_differences,
     state_differences,
     term_differences,
@@ -39,6 +40,7 @@ from tfscale.training.step_differences import (
 from tfscale.training.step_findings import StepFindings
 from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost, remember_optimizers
+from tfscale.training.vouching import look_key
 
 _log = logging.getLogger(__name__)
 # Characters of somebody else's error.
@@ -79,16 +81,17 @@ class StepCheck:
         numbers = OwnNumbers(model)
         self._state = State(strategy, numbers)
         self._runs = TwoRuns(steps, strategy, terms, self._state, numbers)
-        self._tolerance = tolerance_of(_bytes_per_number(model))
+        num_bytes = bytes_per_number(model)
+        self._tolerance = tolerance_of(num_bytes)
         # Some of the roundings in which inputs come, which no half precision can show.
-        self._roundings = 2**-50 if _bytes_per_number(model) == 8 else 2**-21
+        self._roundings = 2**-50 if num_bytes == 8 else 2**-21
         self._findings = StepFindings(model, strategy, terms, self._runs, self._tolerance, self._what)
         self._first_rows: CheckRows | None = None
         self._amount = Amount.MOST
         self._first_scale = 0.0
-        self._learned_nothing = False
-        self._is_random = False
+        self._learned_nothing = self._is_random = False
         self._is_own, self._is_eager, self._tells = steps.is_own, steps.eager, steps.tells
+        self._begin = steps.begin
 
     def __call__(self, batch: Any) -> None:
         """Looks at the step for the rows of a batch.
@@ -100,6 +103,7 @@ class StepCheck:
             ParityError: When the step is not that of one replica. Nothing was updated.
         """
         self._tell(self._look_at_as_many_rows_as_it_takes(batch))
+        self._terms.looked_at = look_key(self._model)
 
     def again(self, batch: Any, *, is_next: bool) -> bool:
         """Looks once more, later in training, where a branch may be taken that the first step did not take.
@@ -237,6 +241,7 @@ class StepCheck:
         """As at the start of an epoch: of what was counted before, each replica holds another part."""
         for metric in metrics_of(self._model):
             metric.reset_state()
+        self._begin()
         self._state.clear_averaged()
 
     def _compare(self, rows: CheckRows) -> str:
@@ -391,9 +396,3 @@ class StepCheck:
 def _optimizers(terms: Terms) -> list[keras.optimizers.Optimizer]:
     owners = [reference() for reference in terms.owners.values()]
     return [owner for owner in owners if isinstance(owner, keras.optimizers.Optimizer)]
-
-
-def _bytes_per_number(model: keras.Model) -> int:
-    """Of the narrowest floating-point numbers with which a layer computes."""
-    kinds = [tf.as_dtype(layer.compute_dtype or "float32") for layer in _tf_private.flat_layers(model)]
-    return min((kind.size for kind in kinds if kind.is_floating), default=4)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import keras
 import numpy as np
+import tensorflow as tf
 
+from tfscale.training import _tf_private
 from tfscale.training.first_step import Outcome
 from tfscale.training.terms import Term
 
@@ -16,6 +19,8 @@ _TOLERANCES = {2: 3e-2, 4: 3e-4, 8: 1e-8}
 # An array that is nothing but rounding, such as the gradient of a bias before BatchNormalization, is judged against
 # this part of the largest one of its kind.
 _FLOOR = 1e-2
+# What comes out smaller than this part of what it was is not made of it.
+_ASSIGNED = 1e-3
 # An adaptive optimizer makes a whole step of a gradient that is nothing but rounding.
 _LEAST_GRADIENT = 1e-3
 
@@ -35,6 +40,12 @@ class Difference(NamedTuple):
     """What it is on one replica."""
     relative: float
     """The difference, relative to the largest value of the reference."""
+
+
+def bytes_per_number(model: keras.Model) -> int:
+    """Of the narrowest floating-point numbers with which a layer computes."""
+    kinds = [tf.as_dtype(layer.compute_dtype or "float32") for layer in _tf_private.flat_layers(model)]
+    return min((kind.size for kind in kinds if kind.is_floating), default=4)
 
 
 def tolerance_of(bytes_per_number: int) -> float:
@@ -124,19 +135,21 @@ def state_differences(
         if name in leave_out:
             continue
         old = before[name]
+        kind = "weight" if name in gradients or name in slots else "variable"
         for own in [each for each in (ours.state[name], ours.apart.get(name)) if each is not None]:
             changed = own, expected
             if name in gradients and gradients[name].shape == expected.shape:
                 # Where the gradient is nothing but rounding, so is the direction of an adaptive step.
                 is_real = np.abs(gradients[name]) > _LEAST_GRADIENT * largest
                 changed = np.where(is_real, own, old), np.where(is_real, expected, old)
-            if np.issubdtype(expected.dtype, np.floating) and expected.shape == old.shape == own.shape:
+            # What is far from what it was, such as a least number so far, was assigned and not added to.
+            is_moved = kind == "weight" or _largest([expected]) >= _ASSIGNED * _largest([old])
+            if is_moved and np.issubdtype(expected.dtype, np.floating) and expected.shape == old.shape == own.shape:
                 # What changed, but for the last bits of what it is added to.
                 floor = max(slot_floor if name in slots else 0.0, 1e-3 * _largest([old]))
                 compared = compare_arrays(changed[0] - old, changed[1] - old, floor)
             else:
                 compared = compare_arrays(*changed, 0.0)
-            kind = "weight" if name in gradients or name in slots else "variable"
             rows.append(Difference(kind, f"{kind} {name!r}", name, *compared))
     return rows
 

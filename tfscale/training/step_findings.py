@@ -117,6 +117,13 @@ class StepFindings:
         names = {difference.name for difference in differences}
         metrics = metrics_of(self._model)
         found = {id(metric) for metric in metrics if any(each.path in names for each in metric.variables)}
+        # On several workers, what others have counted is not compared, and logs are.
+        logs = [difference.name for difference in differences if difference.kind == "log"]
+        found |= {
+            id(metric)
+            for metric in metrics
+            if not is_of_keras(type(metric)) and any(f"_{log}".endswith(f"_{metric.name}") for log in logs)
+        }
         # What is one number of each replica already has no rows to be gathered.
         found -= {term.owner for term in reference.if_mean if term.kind == "metric"}
         found -= {id(_tf_private.loss_tracker(self._model))} if self._model.compiled else set()

@@ -14,12 +14,14 @@ import tensorflow as tf
 from tfscale.cluster import ClusterSpec, resolve_cluster
 from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight import gather_facts, meet
+from tfscale.cluster.secret import read_secret
 from tfscale.errors import DeviceError
 from tfscale.training import _collective_private, _tf_private
 from tfscale.training._strategy_private import Answers, answer_for
 from tfscale.training.all_reduce import set_communication_options
 from tfscale.training.communication import choose_communication, choose_devices, measures_link
 from tfscale.training.data.distribution import distribute_global_batches
+from tfscale.training.failures import explaining
 from tfscale.training.link import describe_link, measure_link
 from tfscale.training.made import made_under
 from tfscale.training.optimizers import answer_all_reduce
@@ -86,7 +88,8 @@ def make_strategy(
 
     Before TensorFlow's server starts, which would wait for a missing worker for ever, all workers of the job meet:
     each must reach all others, and they must agree on the list of workers, their devices, the versions of tfscale,
-    TensorFlow, Keras and Python, and `agree_on`. That happens once per process.
+    TensorFlow, Keras and Python, and `agree_on`. That happens once per process. What they say is signed with the job's
+    secret, `TFSCALE_SECRET`.
 
     Args:
         devices: `"auto"` (every GPU, else every logical CPU), a number, or device names. A job of several workers
@@ -149,7 +152,8 @@ def make_strategy(
             facts = {"devices": kinds, "communication": how, "bytes_per_pack": packs}
             facts |= agree_on or {}
             own = gather_facts(sys.argv)
-            meet(cluster, {**own, **{name: str(value) for name, value in facts.items()}}, timeout_s=timeout_s)
+            said = {**own, **{name: str(value) for name, value in facts.items()}}
+            meet(cluster, said, timeout_s=timeout_s, secret=read_secret(os.environ, cluster.workers))
         options = _options(choice.implementation)
         _MADE[key] = adopt_strategy(_new_strategy(cluster, names, options))
         if communication == "auto" and measures_link(names, cluster.num_workers, packing):
@@ -215,6 +219,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
                 told,
                 answer_all_reduce,
                 made_under(strategy).note,
+                lambda: explaining(strategy),
                 lambda: entering_scope(strategy),
                 lambda variable: refuse_updates_inside_xla(strategy, variable),
                 read_in_step,

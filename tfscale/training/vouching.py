@@ -8,7 +8,7 @@ import keras
 
 from tfscale.errors import ModelError
 from tfscale.training import _tf_private
-from tfscale.training.foreign import has_axis_of_rows, is_of_keras
+from tfscale.training.foreign import has_axis_of_rows, is_of_keras, set_by_user
 from tfscale.training.updaters import innermost
 
 MODES = ("auto", "always", "warn", "off")
@@ -59,7 +59,7 @@ def foreign_parts(model: keras.Model, *, predicts: bool = False) -> list[str]:
         []
     """
     hooks = _HOOKS_OF_PREDICTIONS if predicts else _HOOKS
-    found = [name for name in hooks if not _is_known(getattr(type(model), name))]
+    found = [name for name in hooks if set_by_user(model, name) or not _is_known(getattr(type(model), name))]
     layers = [layer for layer in _tf_private.flat_layers(model) if layer is not model]
     found += [f"layer {layer.name!r}" for layer in layers if not _is_known_layer(layer)]
     # A functional model made of operations such as `x - ops.mean(x, 0)`.
@@ -99,7 +99,7 @@ def _is_known(thing: Any) -> bool:
 
 
 def _is_known_layer(layer: keras.layers.Layer) -> bool:
-    if not _is_known(type(layer)) or isinstance(layer, _MIX_ROWS):
+    if not _is_known(type(layer)) or isinstance(layer, _MIX_ROWS) or set_by_user(layer, "call"):
         return False
     # What a regularizer adds may be a sum, and float8 keeps the largest values of the rows that it saw.
     if layer.activity_regularizer is not None or getattr(layer, "quantization_mode", None) is not None:

@@ -5,16 +5,22 @@ import time
 
 from tfscale import ClusterError, ClusterSpec
 from tfscale.cluster.preflight import meet
+from tfscale.cluster.secret import read_secret
 from tfscale.launch.ports import free_addresses
+
+
+def given(secret):
+    return read_secret({"TFSCALE_SECRET": secret}, ())
 
 
 class Worker:
     """One worker that tries to meet the others; `error` is its message, empty when all met."""
 
-    def __init__(self, addresses, rank, facts=None, *, timeout_s=20.0, delay_s=0.0):
+    def __init__(self, addresses, rank, facts=None, *, timeout_s=20.0, delay_s=0.0, secret=None):
         self.error = ""
         self.start_s = self.took_s = 0.0
-        self._thread = threading.Thread(target=self._run, args=(addresses, rank, facts or {}, timeout_s, delay_s))
+        how = {"timeout_s": timeout_s, "secret": None if secret is None else given(secret)}
+        self._thread = threading.Thread(target=self._run, args=(addresses, rank, facts or {}, delay_s, how))
         self._thread.start()
 
     def join(self):
@@ -22,11 +28,11 @@ class Worker:
         assert not self._thread.is_alive()
         return self
 
-    def _run(self, addresses, rank, facts, timeout_s, delay_s):
+    def _run(self, addresses, rank, facts, delay_s, how):
         time.sleep(delay_s)
         self.start_s = time.monotonic()
         try:
-            meet(ClusterSpec(tuple(addresses), rank), facts, timeout_s=timeout_s)
+            meet(ClusterSpec(tuple(addresses), rank), facts, **how)
         except ClusterError as error:
             self.error = str(error)
         self.took_s = time.monotonic() - self.start_s

@@ -104,9 +104,19 @@ def test_other_arguments_do_not_hide_what_changes_the_result():
 
 def test_other_lists_of_workers():
     *addresses, other = free_addresses(3)
-    workers = [Worker(addresses, 0), Worker([*addresses, other], 1)]
+    workers = [Worker(addresses, 0, secret="s" * 16), Worker([*addresses, other], 1, secret="s" * 16)]
     for worker in workers:
         assert f"list of workers: [{', '.join([*addresses, other])}] on worker 1" in worker.join().error
+
+
+def test_other_lists_of_workers_without_a_secret():
+    *addresses, other = free_addresses(3)
+    lists = [addresses, [*addresses, other]]
+    workers = [Worker(each, rank) for rank, each in enumerate(lists)]
+    for rank, worker in enumerate(workers):
+        assert "a worker answered that has another list of workers" in worker.join().error
+        assert f"This worker has [{', '.join(lists[rank])}]." in worker.error
+        assert worker.took_s < 10
 
 
 def test_two_workers_of_one_rank():

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfscale import BatchPlan, DataParallel
-from tfscale.callbacks import Recovery, ReplicaScaling, ScalingReport
+from tfscale.callbacks import NonFiniteWatch, Recovery, ReplicaScaling, ScalingReport
 
 PLAN = BatchPlan(global_batch=8, num_replicas=2, reference_batch=2)
 
@@ -130,7 +130,7 @@ def test_log(caplog):
 def test_sensible_set(tmp_path):
     dp = DataParallel(global_batch=8, devices=1)
     for arguments in ((), (None,)):
-        assert [type(each) for each in dp.callbacks(*arguments)] == [ScalingReport]
+        assert [type(each) for each in dp.callbacks(*arguments)] == [ScalingReport, NonFiniteWatch]
     for directory in (tmp_path, str(tmp_path)):
-        assert [type(each) for each in dp.callbacks(directory)] == [ScalingReport, Recovery]
-    assert len(dp.callbacks(directory=tmp_path)) == 2
+        assert [type(each) for each in dp.callbacks(directory)] == [ScalingReport, Recovery, NonFiniteWatch]
+    assert len(dp.callbacks(directory=tmp_path)) == 3

@@ -17,8 +17,8 @@ def workers():
 
 def test_callbacks_of_a_job(workers):
     assert [found["kinds"] for found in workers] == [
-        ["ScalingReport", "DriftWatch", "StallWatch"],
-        ["DriftWatch", "StallWatch"],
+        ["ScalingReport", "NonFiniteWatch", "DriftWatch", "StallWatch"],
+        ["NonFiniteWatch", "DriftWatch", "StallWatch"],
     ]
 
 
@@ -51,3 +51,9 @@ def test_no_thread_is_left(workers):
 def test_bad_seconds(stall_s):
     with pytest.raises(ScalingError, match="`stall_s` must be a positive number of seconds"):
         StallWatch(stall_s)
+
+
+@pytest.mark.parametrize("ends_after_s", [0, -1, True, "60", float("inf"), float("nan"), 59])
+def test_bad_end(ends_after_s):
+    with pytest.raises(ScalingError, match="`ends_after_s` must be a number of seconds, at least `stall_s`, or None"):
+        StallWatch(60, ends_after_s=ends_after_s)

@@ -264,7 +264,7 @@ def refusals() -> dict[str, str]:
         fit(dp, recipe, directory, plug=None, seed=1)
         for name, other in (("a layer more", wider), ("another optimizer", adam), ("a second fit", recipe)):
             messages[name] = _refused(lambda other=other: fit(dp, other, directory, plug=None, seed=1))
-        for path in pathlib.Path(directory).glob("*.index"):
+        for path in pathlib.Path(directory).rglob("*.index"):
             path.write_bytes(b"")
         messages["nothing to be read"] = _refused(lambda: fit(dp, recipe, directory, plug=None, seed=1))
         two = [tfscale.callbacks.Recovery(directory), tfscale.callbacks.Recovery(directory)]

@@ -178,6 +178,14 @@ def test_rows_of_a_csv_logger(tmp_path):
     assert rows == [["epoch", "loss"], ["0", "1.0"], ["1", "0.5"]]
 
 
+@pytest.fixture
+def seedless():
+    """What other tests make afterwards must not have the seed of this one."""
+    yield
+    tf.random.set_seed(None)
+
+
+@pytest.mark.usefixtures("seedless")
 def test_random_streams():
     keras.utils.set_random_seed(5)
     keras.random.uniform(())

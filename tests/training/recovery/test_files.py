@@ -8,6 +8,7 @@ import pytest
 
 from tests.processes import CaseError, run_case
 from tfscale.errors import RecoveryError
+from tfscale.training.recovery import files as files_module
 from tfscale.training.recovery.files import Saved, StateFiles
 
 CASES = "tests.training.recovery.cases_files"
@@ -133,3 +134,41 @@ def test_no_room(tmp_path):
 
 def test_written_off_the_training_thread():
     assert run_case(f"{CASES}:never_waits") < 0.5
+
+
+def test_starts_of_epochs_outlive_what_is_saved_within(files, tmp_path):
+    files.write(Saved({"position": [1, 0]}, []), is_start=True)
+    for step in range(1, 5):
+        files.write(Saved({"position": [1, step]}, []))
+    files.wait()
+    assert files.read_newest().facts == {"position": [1, 4]}
+    assert files.read_start(1).facts == {"position": [1, 0]}
+    assert files.read_start(0) is None
+    files.write(Saved({"position": [2, 0]}, []), is_start=True)
+    files.wait()
+    assert files.read_newest().facts == {"position": [2, 0]}
+    assert files.read_start(1).facts == {"position": [1, 0]}
+    files.delete()
+    assert files.read_newest() is None
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_what_does_not_come_back_as_it_was_is_not_kept(files, tmp_path, caplog, monkeypatch):
+    """A disk that loses a bit: the file is changed between the write and the first look at it."""
+    save(files, 1)
+    flush = files_module._flush
+
+    def flush_and_change(directory, path):
+        flush(directory, path)
+        data = tmp_path / "state" / "state-2.data-00000-of-00001"
+        if data.exists():
+            data.write_bytes(bytes([data.read_bytes()[0] ^ 1]) + data.read_bytes()[1:])
+
+    monkeypatch.setattr(files_module, "_flush", flush_and_change)
+    with caplog.at_level(logging.ERROR, "tfscale"):
+        files.write(Saved({"number": 2}, [np.ones(3)]))
+        files.wait()
+    assert isinstance(files.failure, RecoveryError)
+    assert "NOT SAVED" in caplog.text
+    assert not list((tmp_path / "state").glob("state-2.*"))
+    assert files.read_newest().facts == {"number": 1}

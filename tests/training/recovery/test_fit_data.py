@@ -30,7 +30,8 @@ DATA = {
     "nested arrays, in order": (lambda: {"x": {"a": X, "b": [X, X]}, "shuffle": False}, True),
     "tf.data": (lambda: {"x": tf_data().batch(2)}, True),
     "tf.data, mapped": (lambda: {"x": tf_data().map(lambda x: x + 1).batch(2).prefetch(1)}, True),
-    "shuffled, seeded": (lambda: {"x": tf_data().shuffle(6, seed=1).batch(2)}, False),
+    "shuffled, seeded": (lambda: {"x": tf_data().shuffle(6, seed=1).batch(2)}, True),
+    "shuffled, seeded and not": (lambda: {"x": tf_data().shuffle(6, seed=1).shuffle(6).batch(2)}, False),
     "shuffled deep inside": (lambda: {"x": tf_data().shuffle(6).map(lambda x: x).batch(2).repeat()}, False),
     "one order for all passes": (
         lambda: {"x": tf_data().shuffle(6, seed=1, reshuffle_each_iteration=False).batch(2)},

@@ -4,6 +4,9 @@ import hashlib
 import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfscale.cluster.shown import distinct
 
 ARGUMENTS = "script arguments"
 INFORM_ONLY = frozenset({ARGUMENTS})
@@ -18,6 +21,9 @@ _PACKAGES = {
     "Keras": ("keras", "keras-nightly"),
 }
 _SHOWN_CHARACTERS = 300
+_VALUE_CHARACTERS = 400
+_NAME_CHARACTERS = 100
+_MAX_FACTS = 64
 
 
 def gather_facts(argv: Sequence[str]) -> dict[str, str]:
@@ -37,6 +43,18 @@ def gather_facts(argv: Sequence[str]) -> dict[str, str]:
     digest = hashlib.sha256("\0".join(argv[1:]).encode(errors="surrogateescape")).hexdigest()
     facts[ARGUMENTS] = f"{len(argv[1:])} with hash {digest[:12]}"
     return facts
+
+
+def shape_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """Returns facts as they travel, and as they are shown: short, and different where they were different."""
+    return {distinct(name, _NAME_CHARACTERS): distinct(value, _VALUE_CHARACTERS) for name, value in facts.items()}
+
+
+def read_facts(received: Any) -> dict[str, str] | None:
+    """Returns the facts that another worker sent, shaped; None where they are none."""
+    if not isinstance(received, dict) or len(received) > _MAX_FACTS:
+        return None
+    return shape_facts(received) if all(isinstance(each, str) for each in received.values()) else None
 
 
 def installed_version(package: str) -> str | None:

@@ -6,9 +6,11 @@ import selectors
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfscale.cluster.host_list import MAX_WORKERS
 from tfscale.cluster.preflight.connection import Connection, ConnectionEndedError
-from tfscale.cluster.preflight.facts import INFORM_ONLY, find_disagreements
+from tfscale.cluster.preflight.facts import INFORM_ONLY, WORKERS, find_disagreements, read_facts
 from tfscale.cluster.preflight.reasons import Reason
+from tfscale.cluster.shown import printable
 from tfscale.cluster.spec import ClusterSpec
 
 _log = logging.getLogger(__name__)
@@ -16,6 +18,10 @@ _log = logging.getLogger(__name__)
 # So that all are told, and all that differ are named.
 _SETTLE_S = 1.0
 _SHOWN = 5
+_MAX_REASON = 300
+_MAX_STOP = 1800
+# Of processes that are no members, so many are told why the job ends.
+_MAX_OTHERS = 8
 
 
 class Gathering:
@@ -34,7 +40,7 @@ class Gathering:
         self._selector: selectors.BaseSelector | None = None
         self._disagreements: dict[int, list[tuple[str, str, str]]] = {}
         self._reach: dict[int, Mapping[str, str]] = {}
-        self._duplicates: list[Connection] = []
+        self._others: list[Connection] = []
         self._closed: set[int] = set()
         self._closing = False
         self._has_informed = False
@@ -57,14 +63,25 @@ class Gathering:
         return self._closing and self._closed == self.members.keys()
 
     def admit(self, connection: Connection, greeting: Mapping[str, Any], selector: selectors.BaseSelector) -> None:
-        """Takes in a worker that says who it is."""
-        rank, facts, token = greeting.get("rank"), greeting["facts"], greeting.get("token")
+        """Takes in a worker that says who it is; nothing is kept of one that is not of this job."""
+        rank, facts = greeting.get("rank"), read_facts(greeting.get("facts"))
         self._selector = selector
-        if not isinstance(rank, int) or isinstance(rank, bool) or not isinstance(token, str):
+        if type(rank) is not int or facts is None or not isinstance(greeting.get("token"), str):
             connection.close()
             return
+        found = find_disagreements(self._facts, facts)
+        if not 0 <= rank < self._spec.num_workers:
+            # A worker has such a rank only in another list.
+            has_other_list = 0 <= rank < MAX_WORKERS and any(name == WORKERS for name, _, _ in found)
+            if not has_other_list or not self._tell_later(connection):
+                connection.close()
+                return
+            self._disagreements[rank] = found
+            self._complain(self._describe_disagreements())
+            return
         if rank in self.members or rank == 0:
-            self._duplicates.append(connection)
+            if not self._tell_later(connection):
+                connection.close()
             self._complain(
                 f"Every worker must have a rank of its own.\n"
                 f"Received: two processes that say they are worker {rank}. Give one of them another rank, or end the "
@@ -72,8 +89,6 @@ class Gathering:
             )
             return
         connection.expires_s = None
-        facts = {str(name)[:100]: str(value)[:1000] for name, value in facts.items()}
-        found = find_disagreements(self._facts, facts)
         differing = [each for each in found if each[0] not in INFORM_ONLY]
         if found and not differing:
             self._inform(rank, found)
@@ -102,7 +117,6 @@ class Gathering:
             for rank, absent in self._reach.items()
             if rank in self.members
             for other, text in absent.items()
-            if other.isdecimal() and int(other) < self._spec.num_workers
         ]
         if not lines:
             return ""
@@ -118,13 +132,13 @@ class Gathering:
 
     def send_all(self, **message: Any) -> None:
         """Sends a message to every worker that is there."""
-        for connection in (*self.members.values(), *self._duplicates):
+        for connection in (*self.members.values(), *self._others):
             with contextlib.suppress(ConnectionEndedError):
                 connection.send(**message)
 
     def close(self) -> None:
         """Ends every connection."""
-        for connection in (*self.members.values(), *self._duplicates):
+        for connection in (*self.members.values(), *self._others):
             connection.close()
 
     def _on_message(self, rank: int, connection: Connection) -> None:
@@ -135,13 +149,30 @@ class Gathering:
             return
         for message in messages:
             if isinstance(message.get("absent"), dict):
-                self._reach[rank] = {str(other): str(text)[:300] for other, text in message["absent"].items()}
+                self._reach[rank] = self._read_absent(message["absent"])
             elif isinstance(message.get("stop"), str):
-                self._complain(message["stop"][:8000])
+                self._complain(printable(message["stop"], _MAX_STOP))
             elif message.get("closed"):
                 self._closed.add(rank)
             elif message.get("late"):
                 self.late = True
+
+    def _read_absent(self, absent: Mapping[str, Any]) -> dict[str, str]:
+        """Returns whom a worker misses, and why, as far as it makes sense; a few are enough for a message."""
+        ranks = {str(each) for each in range(self._spec.num_workers)}
+        known = [(other, text) for other, text in absent.items() if other in ranks and isinstance(text, str)]
+        # None that is known, and yet somebody: it does not reach all.
+        return {other: printable(text, _MAX_REASON) for other, text in known[:_SHOWN]} or dict.fromkeys(
+            ["0"] if absent else [], "it does not say whom"
+        )
+
+    def _tell_later(self, connection: Connection) -> bool:
+        """Keeps a process that is no member until the job ends; False where enough of them are kept."""
+        if len(self._others) >= _MAX_OTHERS:
+            return False
+        connection.expires_s = None
+        self._others.append(connection)
+        return True
 
     def _forget(self, rank: int, connection: Connection) -> None:
         """A worker that leaves before all are there may come again: it is missing, no more."""

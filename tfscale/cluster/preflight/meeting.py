@@ -3,9 +3,13 @@
 Every worker listens on its own port, where TensorFlow's server is going to, and connects to all others. The chief
 hears from everybody what it is and whom it reaches. When all reach all and agree, it has everybody give its port free,
 and only then says that TensorFlow may start: so no worker meets a TensorFlow that has begun, or a port that is taken.
+
+The port is open to everybody, so a message counts only when it is signed with the secret of the job (`connection`); who
+cannot sign has a connection for 5 s, or until others need its place.
 """
 
 import contextlib
+import errno
 import logging
 import selectors
 import socket
@@ -14,20 +18,26 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tfscale.cluster.preflight.clock import SteadyClock
 from tfscale.cluster.preflight.connection import Connection, ConnectionEndedError
-from tfscale.cluster.preflight.facts import WORKERS, describe_workers, hash_workers
+from tfscale.cluster.preflight.facts import WORKERS, describe_workers, hash_workers, shape_facts
 from tfscale.cluster.preflight.gathering import Gathering
 from tfscale.cluster.preflight.ports import listen
 from tfscale.cluster.preflight.probe import Probe
-from tfscale.cluster.preflight.reasons import OTHER_JOB, STRANGER, Reason, describe_absence, other_rank
+from tfscale.cluster.preflight.reasons import OTHER_JOB, STRANGER, Reason, describe_absence, other_rank, other_secret
+from tfscale.cluster.preflight.strangers import Strangers
+from tfscale.cluster.secret import SECRET, Secret, read_secret
+from tfscale.cluster.shown import printable
 from tfscale.cluster.spec import ClusterSpec
 from tfscale.errors import ClusterError
 
 _log = logging.getLogger(__name__)
 
-_STRANGER_S = 5.0
-_MAX_STRANGERS = 128
+_BACKLOG = 1024
+# Each may need three looks at the sockets until it has signed: fewer than the places that there are for strangers.
+_MAX_ACCEPTED = 16
 _MAX_PROBES = 64
+_MAX_STOP = 1800
 # A worker that answers wrongly may be one of the attempt before, which is just ending.
 _WRONG_S = 3.0
 # The chief knows better who is missing; it may have no time left.
@@ -41,6 +51,7 @@ def meet(
     facts: Mapping[str, str],
     *,
     timeout_s: float,
+    secret: Secret | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Returns when all workers are there and agree; to be called by each of them, before TensorFlow's server starts.
@@ -49,11 +60,12 @@ def meet(
         spec: The job. A job of one worker has nobody to meet.
         facts: What must be equal on all workers, by name.
         timeout_s: Seconds to wait for the others, who may start later.
+        secret: What all workers of the job know; by default that which follows from the list of workers.
         clock: Seconds, from anywhere.
 
     Raises:
-        ClusterError: On every worker: one is missing, cannot be reached, is another than it should be, or differs in a
-            fact; or this worker's port is in use. The message names it.
+        ClusterError: On every worker: one is missing, cannot be reached, is another than it should be, has another
+            secret, or differs in a fact; or this worker's port is in use. The message names it.
 
     Example:
         >>> from tfscale import ClusterSpec
@@ -62,7 +74,14 @@ def meet(
     """
     if spec.num_workers == 1:
         return
-    with contextlib.closing(Meeting(spec, facts, timeout_s, clock)) as meeting:
+    secret = secret or read_secret({}, spec.workers)
+    if not secret.is_given and spec.is_chief:
+        _log.warning(
+            "The workers meet without a secret: who comes to their ports by accident is kept out, who means to join is "
+            "not. Set %s to the same value for all of them, or start them by `tfscale launch`.",
+            SECRET,
+        )
+    with contextlib.closing(Meeting(spec, facts, timeout_s, secret, SteadyClock(clock))) as meeting:
         meeting.run()
 
 
@@ -73,34 +92,44 @@ class Meeting:
         spec: As `meet`.
         facts: Likewise.
         timeout_s: Likewise.
-        clock: Likewise.
+        secret: Likewise.
+        clock: Seconds, from anywhere; never back.
     """
 
-    def __init__(self, spec: ClusterSpec, facts: Mapping[str, str], timeout_s: float, clock: Callable[[], float]):
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        facts: Mapping[str, str],
+        timeout_s: float,
+        secret: Secret,
+        clock: Callable[[], float],
+    ):
         self._spec = spec
         self._timeout_s = timeout_s
+        self._secret = secret
         self._clock = clock
         self._start_s = clock()
         self._token = uuid.uuid4().hex
         self._job = hash_workers(spec.workers)
-        self._facts = {WORKERS: describe_workers(spec.workers), **facts}
+        self._facts = shape_facts({WORKERS: describe_workers(spec.workers), **facts})
         self._is_over = False
         self._gave_up_s: float | None = None
         self._next_word_s = _FIRST_WORD_S
         self._told: dict[str, str] | None = None
         port = int(spec.workers[spec.rank].rpartition(":")[2])
         whose = f"worker {spec.rank} ({spec.workers[spec.rank]})"
-        self._listener: socket.socket | None = listen(port, whose, backlog=_MAX_STRANGERS)
+        self._listener: socket.socket | None = listen(port, whose, backlog=_BACKLOG)
         self._listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, self._on_visitor)
-        self._strangers: list[Connection] = []
+        self._strangers = Strangers(self._selector, self._on_greeting, clock)
         self._gathering = Gathering(spec, self._facts, clock) if spec.is_chief else None
         greeting = {"rank": spec.rank, "token": self._token, "job": self._job}
         self._probes = {
             rank: Probe(
                 address,
                 self._selector,
+                secret,
                 {**greeting, "facts": self._facts} if rank == 0 else greeting,
                 self._judge_for(rank),
                 clock,
@@ -120,7 +149,7 @@ class Meeting:
         """
         while not self._is_over:
             self._tick_probes()
-            self._forget_late_strangers()
+            self._strangers.tick()
             if self._gathering is not None:
                 self._gathering.note_reach(0, self._absent())
                 self._lead(self._gathering)
@@ -156,6 +185,9 @@ class Meeting:
 
     def _judge_for(self, rank: int) -> Callable[[Mapping[str, Any]], Reason | None]:
         def judge(answer: Mapping[str, Any]) -> Reason | None:
+            if "has_secret" in answer:
+                workers, is_given = self._spec.workers, self._secret.is_given
+                return other_secret(workers, is_given=is_given, has_secret=bool(answer["has_secret"]))
             if not isinstance(answer.get("token"), str):
                 return STRANGER
             if answer.get("rank") != rank or answer["token"] == self._token:
@@ -171,17 +203,25 @@ class Meeting:
     # What happens at this worker's own port.
 
     def _on_visitor(self) -> None:
-        try:
-            accepted, _ = self._listener.accept() if self._listener else (None, None)
-        except OSError:
-            return
-        if accepted is None:
-            return
-        stranger = Connection(accepted, self._clock() + _STRANGER_S)
-        self._strangers.append(stranger)
-        self._selector.register(accepted, selectors.EVENT_READ, lambda: self._on_greeting(stranger))
-        if len(self._strangers) > _MAX_STRANGERS:
-            self._dismiss(self._strangers[0])
+        for _ in range(_MAX_ACCEPTED):
+            if self._listener is None:
+                return
+            try:
+                accepted, address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._on_refused_visitor(error)
+                return
+            self._strangers.add(Connection(accepted, self._secret), str(address[0]))
+
+    def _on_refused_visitor(self, error: OSError) -> None:
+        """The system did not let this process take a visitor in: it had gone, or there is no more room."""
+        if error.errno in (errno.EMFILE, errno.ENFILE) and not self._strangers.dismiss_one():
+            self._stop(
+                f"Worker {self._spec.rank} must be able to open a connection to each of the others.\n"
+                f"Received: {error.strerror}. Raise the limit of open files (`ulimit -n`), or start fewer workers."
+            )
 
     def _on_greeting(self, stranger: Connection) -> None:
         try:
@@ -190,28 +230,15 @@ class Meeting:
                 rank = greeting.get("rank")
                 if isinstance(rank, int) and rank in self._probes and greeting.get("job") == self._job:
                     self._probes[rank].try_now()
-                if self._gathering is not None and isinstance(greeting.get("facts"), dict):
-                    self._strangers.remove(stranger)
-                    self._selector.unregister(stranger.socket)
+                if self._gathering is not None and "facts" in greeting:
+                    self._strangers.release(stranger)
                     self._gathering.admit(stranger, greeting, self._selector)
                     return
         except ConnectionEndedError:
-            self._dismiss(stranger)
-
-    def _forget_late_strangers(self) -> None:
-        now_s = self._clock()
-        for stranger in [each for each in self._strangers if each.expires_s is not None and each.expires_s < now_s]:
-            self._dismiss(stranger)
-
-    def _dismiss(self, stranger: Connection) -> None:
-        if stranger in self._strangers:
-            self._strangers.remove(stranger)
-            self._selector.unregister(stranger.socket)
-            stranger.close()
+            self._strangers.dismiss(stranger)
 
     def _stop_listening(self) -> None:
-        for stranger in list(self._strangers):
-            self._dismiss(stranger)
+        self._strangers.dismiss_all()
         if self._listener is not None:
             self._selector.unregister(self._listener)
             self._listener.close()
@@ -246,7 +273,7 @@ class Meeting:
 
     def _on_order(self, message: Mapping[str, Any]) -> None:
         if isinstance(message.get("stop"), str):
-            raise ClusterError(message["stop"][:8000])
+            raise ClusterError(printable(message["stop"], _MAX_STOP))
         if message.get("close"):
             self._stop_listening()
             self._tell_chief(closed=True)
@@ -303,6 +330,7 @@ class Meeting:
         return describe_absence(self._spec.rank, self._spec.workers, absent, self._timeout_s)
 
     def _stop(self, message: str) -> None:
+        message = printable(message, _MAX_STOP)
         if self._gathering is not None:
             self._gathering.send_all(stop=message)
         else:

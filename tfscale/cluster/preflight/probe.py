@@ -18,11 +18,14 @@ from tfscale.cluster.preflight.reasons import (
     failed_connect,
     unknown_name,
 )
+from tfscale.cluster.secret import Secret
 
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 _ATTEMPT_S = 5.0
 _FORGET_NAME_S = 5.0
+# Who answered wrongly for so long and is gone has found this worker wrong in turn, a moment earlier.
+_SETTLED_WRONG_S = 1.5
 
 
 class Probe:
@@ -31,8 +34,10 @@ class Probe:
     Args:
         address: Of the other worker, `host:port`.
         selector: Tells when the connection is ready; the data of its keys is the method to call.
+        secret: The job's.
         greeting: What to say first.
-        judge: Says of an answer why it is not the right one; None accepts it.
+        judge: Says of an answer why it is not the right one; None accepts it. Of a worker that has another secret it
+            gets `has_secret` alone.
         clock: Seconds, from anywhere.
     """
 
@@ -40,6 +45,7 @@ class Probe:
         self,
         address: str,
         selector: selectors.BaseSelector,
+        secret: Secret,
         greeting: Mapping[str, Any],
         judge: Callable[[Mapping[str, Any]], Reason | None],
         clock: Callable[[], float],
@@ -47,6 +53,7 @@ class Probe:
         host, _, port = address.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
         self._selector = selector
+        self._secret = secret
         self._greeting = greeting
         self._judge = judge
         self._clock = clock
@@ -55,7 +62,7 @@ class Probe:
         self._attempts = 0
         self._next_s = 0.0
         self._pause_s = _FIRST_PAUSE_S
-        self._wrong_since_s: float | None = None
+        self._wrong: tuple[float, Reason] | None = None
         self.connection: Connection | None = None
         """Open while it tries, and as long as the other side's answer is `kept`."""
         self.is_reached = False
@@ -71,7 +78,7 @@ class Probe:
 
     def wrong_for_s(self) -> float:
         """Seconds for which the wrong one has been answering."""
-        return 0.0 if self._wrong_since_s is None else self._clock() - self._wrong_since_s
+        return 0.0 if self._wrong is None else self._clock() - self._wrong[0]
 
     def tick(self) -> None:
         """Begins an attempt that is due, and ends one that takes too long."""
@@ -108,7 +115,7 @@ class Probe:
             # No IPv6 here, for example, or no file descriptor left.
             self._fail(failed_connect(error.errno or errno.ENETUNREACH))
             return
-        self.connection = Connection(made, now_s + _ATTEMPT_S)
+        self.connection = Connection(made, self._secret, is_caller=True, expires_s=now_s + _ATTEMPT_S)
         self._selector.register(self.connection.socket, selectors.EVENT_WRITE, self._on_connected)
         number = self.connection.socket.connect_ex(address)
         if number not in (0, errno.EINPROGRESS):
@@ -147,11 +154,9 @@ class Probe:
     def _accept(self, answer: Mapping[str, Any]) -> bool:
         reason = self._judge(answer)
         if reason is not None:
-            if self._wrong_since_s is None:
-                self._wrong_since_s = self._clock()
             self._fail(reason)
             return False
-        self._wrong_since_s = None
+        self._wrong = None
         self.is_reached = True
         if self.keeps is None:
             self.end()
@@ -167,12 +172,20 @@ class Probe:
             self.reason = failed_connect(errno.ECONNREFUSED)
             self.lost()
             return
+        refused = None if error.has_secret is None else self._judge({"has_secret": error.has_secret})
+        if refused is not None:
+            self._fail(refused)
+            return
         # A worker that leaves just now ends the connection, too.
         self._fail(STRANGER if error.is_stranger else Reason(str(error), failed_connect(errno.ECONNREFUSED).way_out))
 
     def _fail(self, reason: Reason) -> None:
-        if not reason.is_lasting:
-            self._wrong_since_s = None
+        if reason.is_lasting:
+            self._wrong = (self._clock() if self._wrong is None else self._wrong[0], reason)
+        elif self._wrong is not None and self.wrong_for_s() > _SETTLED_WRONG_S:
+            reason = self._wrong[1]
+        else:
+            self._wrong = None
         self.end()
         self.reason = reason
         self._next_s = self._clock() + self._pause_s

@@ -4,6 +4,9 @@ import errno
 import os
 from dataclasses import dataclass
 
+from tfscale.cluster.preflight.facts import describe_workers
+from tfscale.cluster.shown import quoted
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -40,11 +43,33 @@ OTHER_JOB = Reason(
     "Give every worker of the job the same list, in the same order.",
     is_lasting=True,
 )
+_OWN_ONLY = "a process answered that has no TFSCALE_SECRET, and this worker has one"
+_OTHERS_ONLY = "a process answered that has a TFSCALE_SECRET, and this worker has none"
+_BOTH = "a process answered that has another TFSCALE_SECRET than this worker"
+
+
+def other_secret(workers: tuple[str, ...], *, is_given: bool, has_secret: bool) -> Reason:
+    """The process at a worker's address does not take the signature of this one.
+
+    Args:
+        workers: The list of workers that this one has.
+        is_given: Whether this worker was given a secret.
+        has_secret: Whether the other one says that it was.
+    """
+    if not is_given and not has_secret:
+        # What they have in place of a secret follows from the list.
+        way_out = f"{OTHER_JOB.way_out} This worker has {describe_workers(workers)}."
+        return Reason(OTHER_JOB.text, way_out, is_lasting=True)
+    text = _BOTH if is_given and has_secret else _OWN_ONLY if is_given else _OTHERS_ONLY
+    return Reason(
+        text, "Set TFSCALE_SECRET to the same value for every worker of the job, or for none.", is_lasting=True
+    )
 
 
 def other_rank(rank: object, is_itself: bool) -> Reason:
     """The process at a worker's address takes itself for another worker."""
-    who = "leads back to this very process" if is_itself else f"leads to a process that says it is worker {rank}"
+    named = quoted(rank, 20)
+    who = "leads back to this very process" if is_itself else f"leads to a process that says it is worker {named}"
     return Reason(
         f"its address {who}",
         "Give every worker its own rank, and the addresses in the order of the ranks.",

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfscale.errors import RecoveryError
 from tfscale.training.recovery.decision import Settings
+from tfscale.training.recovery.directory import check_directory
 from tfscale.training.recovery.fit_data import FitData
 from tfscale.training.recovery.interval import check_interval
 from tfscale.training.recovery.run import RecoveryRun
@@ -29,22 +30,29 @@ class Recovery(keras.callbacks.Callback):
     callbacks of one's own return from `get_state()`, to be given to their `set_state(state)`. The chief writes, off the
     training thread; all workers save at the same step. On SIGTERM the state is saved and the process exits with 143.
 
-    `dp.dataset` can begin at any step. So can arrays with `shuffle=False` and a `tf.data.Dataset` without
-    reshuffling, whose batches are skipped. Data that others shuffle have no order that could be had again: then the
-    state is saved after epochs only, and the log says so. Operations with a hidden state, such as `tf.random.normal`,
-    begin anew.
+    `dp.dataset` can begin at any step. So can arrays with `shuffle=False` and a `tf.data.Dataset`, whose batches are
+    skipped, also one with a seeded `shuffle`: epoch k has the order of epoch k. With each state a digest of the batch
+    that comes next is saved. Where another one comes after a restart (a generator that draws, `sample_from_datasets`,
+    an operation such as `tf.random.normal`, files that changed), the epoch is begun again from the state at its start,
+    and a warning names it. Of data that have no order to be had again (a `shuffle` without any seed, arrays that Keras
+    shuffles, a `PyDataset`, a generator) the state is saved after epochs only, and the log says so.
+
+    The directory is locked by the process that uses it. A state of other data, another model or optimizer is refused.
 
     Args:
         directory: Of this run alone; of the chief, the others need not see it.
         every_steps: Steps between two saves.
         every_s: Seconds between two saves. When both are left out, that of Young and Daly: `sqrt(2 * save_s * mtbf_s)`
             with the time `save_s` that a save was seen to take.
-        keep: Saves that are kept.
+        keep: Saves that are kept, and as many of the starts of epochs.
         mtbf_s: Mean time between failures of the whole job, a day by default; for the interval of Young and Daly.
+        restart: Whether to begin anew where the directory holds another run, or one that cannot be gone on with; what
+            was there is deleted. A run of the same data, model and optimizer goes on all the same, so that a job that
+            is restarted does not lose what it has done.
 
     Raises:
-        RecoveryError: When an argument is not positive; in `fit`, when the model is not a prepared one, the checkpoint
-            is of another model, or none of those that are there can be read.
+        RecoveryError: When an argument is not positive; in `fit`, when the model is not a prepared one, another process
+            uses the directory, the checkpoint is of another run, or none of those that are there can be read.
 
     Example:
         >>> import tempfile
@@ -76,10 +84,12 @@ class Recovery(keras.callbacks.Callback):
         every_s: float | None = None,
         keep: int = 3,
         mtbf_s: float = 86_400.0,
+        restart: bool = False,
     ):
         super().__init__()
         check_interval(every_steps, every_s, keep, mtbf_s)
-        self.settings = Settings(Path(directory), every_steps, every_s, keep, mtbf_s)
+        check_directory(directory)
+        self.settings = Settings(Path(directory), every_steps, every_s, keep, mtbf_s, bool(restart))
         self._run: RecoveryRun | None = None
 
     def take_part_in(self, run: RecoveryRun | None) -> None:
@@ -168,6 +178,11 @@ class RecoverableFit:
             self._is_in_use = True
             self._data.use(epoch_iterator, self._model.steps_per_execution)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether a run that was interrupted goes on."""
+        return self._run.goes_on
+
     def logs(self) -> dict[str, Any]:
         """Those of an epoch that was resumed behind its last step."""
         return self._run.last_logs
@@ -205,7 +220,7 @@ def find_recoverable_fit(
             f"One `Recovery` is enough.\nReceived: {len(found)} among the callbacks of `fit`. Leave one: "
             "`dp.callbacks(directory)` holds one already."
         )
-    data = FitData(arguments, global_batch)
+    data = FitData(arguments, global_batch, strategy)
     fit = RecoverableFit(found[0], callbacks, model=model, strategy=strategy, data=data)
     if callbacks is not getattr(given, "callbacks", None):
         arguments["callbacks"] = callbacks

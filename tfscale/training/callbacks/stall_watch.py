@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import faulthandler
 import logging
-import random
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
 from tfscale.cluster.heartbeats import Beat, Heartbeats
-from tfscale.cluster.stall import describe_stall
+from tfscale.cluster.place import Place
+from tfscale.cluster.secret import read_secret
+from tfscale.cluster.stall import describe_stall, find_missing
+from tfscale.cluster.verdict import STALLED, STUCK, Verdict
 from tfscale.errors import ScalingError
-from tfscale.training.all_reduce import all_gather
 from tfscale.training.callbacks.one_call import ClosedByFit
 from tfscale.training.inputs import local_replicas, worker_addresses, worker_rank
+from tfscale.training.introduction import introduce
+from tfscale.training.peers import PeerWatch, find_watch
 from tfscale.training.progress import Progress, watch_progress
 
 _log = logging.getLogger(__name__)
 
 _BEAT_S = 1.0
 _JOIN_S = 5.0
+# So long a process may take to come back from what it does when the job has been ended.
+_GRACE_S = 10.0
 
 
 class StallWatch(ClosedByFit):
-    """Says which workers have not arrived when a step takes longer than `stall_s`. It ends nothing.
+    """Says which workers have not arrived when a step takes longer than `stall_s`, and ends the job if asked to.
 
     Every worker counts the reductions that it has begun, and a thread of it tells the chief once a second, over a UDP
     port that the chief opens for the time of `fit`. The chief logs a warning: which workers are behind, and whether
@@ -36,10 +44,13 @@ class StallWatch(ClosedByFit):
 
     Args:
         stall_s: From how many seconds on a step is said to stall. The first steps make graphs, and may take long.
+        ends_after_s: From how many seconds on the job is ended, on all workers, with a `ClusterError` that names the
+            worker for which the others wait. A process that does not come back from what it does within 10 s more
+            writes where it is and ends, with status 1. None ends nothing: a callback that saves may take long.
         clock: Seconds, from anywhere.
 
     Raises:
-        ScalingError: `stall_s` is no positive number.
+        ScalingError: `stall_s` is no positive number, or `ends_after_s` none that is at least `stall_s`.
 
     Example:
         >>> import keras, numpy as np, tfscale
@@ -49,11 +60,22 @@ class StallWatch(ClosedByFit):
         >>> history = model.fit(np.ones((8, 1)), np.ones(8), verbose=0, callbacks=[watch])
     """
 
-    def __init__(self, stall_s: float = 120.0, *, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        stall_s: float = 120.0,
+        *,
+        ends_after_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         super().__init__()
-        if isinstance(stall_s, bool) or not isinstance(stall_s, int | float) or not 0 < stall_s < float("inf"):
+        if not _is_positive(stall_s):
             raise ScalingError(f"`stall_s` must be a positive number of seconds.\nReceived: stall_s={stall_s!r}.")
-        self._stall_s = float(stall_s)
+        if ends_after_s is not None and not (_is_positive(ends_after_s) and ends_after_s >= stall_s):
+            raise ScalingError(
+                "`ends_after_s` must be a number of seconds, at least `stall_s`, or None.\n"
+                f"Received: ends_after_s={ends_after_s!r}, stall_s={stall_s!r}."
+            )
+        self._limits = _Limits(float(stall_s), None if ends_after_s is None else float(ends_after_s))
         self._clock = clock
         self._first = 0
         self._thread: _WatchThread | None = None
@@ -69,10 +91,11 @@ class StallWatch(ClosedByFit):
             progress, is_new = watch_progress(self.model, local_replicas(strategy).first)
             if is_new:
                 self.model.make_train_function(force=True)
-        heartbeats = Heartbeats(rank, len(workers), self._clock)
+        heartbeats = Heartbeats(rank, len(workers), read_secret(os.environ, workers), self._clock)
         if len(workers) > 1:
-            _introduce(heartbeats, strategy, workers, rank)
-        self._thread = _WatchThread(self._stall_s, progress, heartbeats, workers, self._clock)
+            introduce(heartbeats, strategy, workers, rank)
+        peers = find_watch(strategy) if len(workers) > 1 else None
+        self._thread = _WatchThread(self._limits, progress, heartbeats, workers, peers, self._clock)
         self._thread.begin()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -102,19 +125,34 @@ class StallWatch(ClosedByFit):
             self._thread = None
 
 
+@dataclass(frozen=True)
+class _Limits:
+    """From when on a step is said to stall, and from when on it ends the job."""
+
+    stall_s: float
+    ends_after_s: float | None
+
+
+def _is_positive(seconds: Any) -> bool:
+    return not isinstance(seconds, bool) and isinstance(seconds, int | float) and 0 < seconds < float("inf")
+
+
 class _WatchThread:
     """Looks once a second how far this worker is. Knows neither callback nor model, so that it keeps neither alive."""
 
     def __init__(
         self,
-        stall_s: float,
+        limits: _Limits,
         progress: Progress | None,
         heartbeats: Heartbeats,
         workers: list[str],
+        peers: PeerWatch | None,
         clock: Callable[[], float],
     ):
-        self._stall_s = stall_s
-        self._beat_s = min(_BEAT_S, stall_s / 4)
+        self._stall_s, self._ends_after_s = limits.stall_s, limits.ends_after_s
+        self._peers = peers
+        self._ends_at_s = float("inf")
+        self._beat_s = min(_BEAT_S, self._stall_s / 4)
         self._progress = progress
         self._heartbeats = heartbeats
         self._workers = workers
@@ -122,7 +160,7 @@ class _WatchThread:
         self._is_over = threading.Event()
         # A daemon: a step that never ends must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, daemon=True, name="tfscale-stall-watch")
-        self._report_after_s = stall_s
+        self._report_after_s = self._stall_s
         self.step = 0
         self.is_in_step = False
 
@@ -149,6 +187,33 @@ class _WatchThread:
             own = Beat(*seen, waiting_s=now_s - since_s)
             self._heartbeats.exchange(own)
             self._report()
+            if self._ends_after_s is not None:
+                self._end_job(self._ends_after_s, now_s)
+
+    def _end_job(self, ends_after_s: float, now_s: float) -> None:
+        """Accuses whoever does not come, and ends this process where its `fit` goes on all the same."""
+        if now_s >= self._ends_at_s:
+            _end_process()
+        longest_s = max(beat.waiting_s for beat in self._heartbeats.beats.values())
+        if self._peers is None:
+            if longest_s >= ends_after_s:
+                _log.critical("A step takes longer than `ends_after_s` = %g s of `StallWatch`.", ends_after_s)
+                _end_process()
+            return
+        if longest_s >= ends_after_s and self._speaks and self._peers.verdict is None:
+            workers, silent_s = self._judged()
+            missing = find_missing(workers, self._heartbeats.beats, silent_s, self._beat_s)
+            rank = missing[0] if missing else self._peers.rank
+            place = self._peers.place_of(rank) or Place()
+            own = self._peers.place_of(self._peers.rank) or Place()
+            self._peers.accuse(Verdict(rank, STALLED if missing else STUCK, place, own, seconds=int(longest_s)))
+        if self._peers.verdict is not None:
+            self._ends_at_s = min(self._ends_at_s, now_s + _GRACE_S)
+
+    def _judged(self) -> tuple[dict[int, str], dict[int, float]]:
+        """Of whom this worker hears: their addresses, and for how long it has not."""
+        ranks = range(len(self._workers)) if self._heartbeats.rank == 0 else [0, self._heartbeats.rank]
+        return {rank: self._workers[rank] for rank in ranks}, {rank: self._heartbeats.silent_s(rank) for rank in ranks}
 
     def _report(self) -> None:
         beats = self._heartbeats.beats
@@ -162,9 +227,7 @@ class _WatchThread:
             return
         # Again after twice the time: a night's stall fills no disk.
         self._report_after_s = 2 * longest_s
-        ranks = range(len(self._workers)) if self._heartbeats.rank == 0 else [0, self._heartbeats.rank]
-        workers = {rank: self._workers[rank] for rank in ranks}
-        silent_s = {rank: self._heartbeats.silent_s(rank) for rank in ranks}
+        workers, silent_s = self._judged()
         _log.warning("%s", describe_stall(workers, beats, silent_s, self._stall_s, self._beat_s))
 
     @property
@@ -173,17 +236,10 @@ class _WatchThread:
         return self._heartbeats.rank == 0 or self._heartbeats.silent_s(0) > max(self._stall_s, 5 * self._beat_s)
 
 
-def _introduce(heartbeats: Heartbeats, strategy: tf.distribute.Strategy, workers: list[str], rank: int) -> None:
-    """Tells every worker, in one collective, where the chief listens and what is the token of this job."""
-    own = [0, 0]
-    if rank == 0:
-        own[1] = random.SystemRandom().getrandbits(62)
-        own[0] = heartbeats.listen(own[1])
-
-    @tf.function(autograph=False)
-    def gather() -> tf.Tensor:
-        return strategy.run(lambda: all_gather(tf.constant([own], tf.int64)))
-
-    port, token = strategy.experimental_local_results(gather())[0].numpy().tolist()[0]
-    if rank > 0:
-        heartbeats.connect(workers[0].rpartition(":")[0].strip("[]"), port, token)
+def _end_process() -> None:
+    """Writes where each thread is, and ends the process: what hangs in a system call ends in no other way."""
+    if sys.__stderr__ is not None:
+        # Where there is no file behind it there is nothing to write to.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
+    os._exit(1)

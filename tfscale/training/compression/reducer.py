@@ -54,6 +54,11 @@ class GradientReducer:
         """Whether the state has its variables."""
         return self._states is not None
 
+    @property
+    def state(self) -> list[Any]:
+        """Its variables, each with a value of its own on every replica."""
+        return [variable for variables in self._states or () for variable in variables]
+
     def reduce(
         self, gradients: Sequence[tf.Tensor], others: Sequence[Any], scale: Any
     ) -> tuple[list[tf.Tensor], list[Any]]:

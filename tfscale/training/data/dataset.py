@@ -20,8 +20,8 @@ from tfscale.training.data.files import RecordFiles, divide_files
 from tfscale.training.data.mapping import ExampleMap
 from tfscale.training.data.pipeline import Pipeline
 from tfscale.training.data.rows import EpochRows, replica_loads
-from tfscale.training.data.source import DEFAULT_BUFFER, StreamSource, make_files, make_source
-from tfscale.training.inputs import in_turn_on_gpus, local_replicas, on_gpus
+from tfscale.training.data.source import DEFAULT_BUFFER, ArraySource, StreamSource, make_files, make_source
+from tfscale.training.inputs import CountedPasses, in_turn_on_gpus, local_replicas, on_gpus
 
 
 class GlobalDataset:
@@ -152,6 +152,28 @@ class GlobalDataset:
         for position in (self._position, self._own_position):
             position.epoch, position.step = epoch, step
         self._seed = self._seed if seed is None else seed
+
+    @property
+    def reads_by_index(self) -> bool:
+        """Whether any example can be read by itself; then the order follows from seed and epoch alone."""
+        return isinstance(self._source, ArraySource)
+
+    def examples_at(self, epoch: int, first: int, last: int) -> Any:
+        """The examples at the places from `first` to `last` of an epoch's order, before `map_fn`; read by index.
+
+        Args:
+            epoch: From 0.
+            first: From 0.
+            last: The place behind the last one; those behind the end of the epoch are left out.
+        """
+        if isinstance(self._pipeline, FilePipeline):
+            raise TypeError("Files cannot be read by index.")
+        positions = tf.range(first, min(last, self.num_examples), dtype=tf.int64)
+        return self._pipeline.read_by_index(positions, epoch, self._draw_seed())
+
+    def fingerprint(self) -> tuple[int, int]:
+        """The number of examples, and a number made of some of them."""
+        return self._source.fingerprint()
 
     def as_tf_data(self) -> tf.data.Dataset:
         """The global batches as a `tf.data.Dataset`, for whatever takes nothing else.
@@ -313,7 +335,7 @@ def _check_choices(*, sharding: Any, cache: Any, worker_load: Any, seed: Any) ->
             raise DataError(f"{rule}\nReceived: {received}. Use one of these, or leave it out.")
 
 
-class OwnBatches(tf.distribute.DistributedDataset):
+class OwnBatches(CountedPasses, tf.distribute.DistributedDataset):
     """A `GlobalDataset` as the replicas of this process take it: each gets its own rows.
 
     Args:
@@ -340,6 +362,8 @@ class OwnBatches(tf.distribute.DistributedDataset):
 
     def __iter__(self) -> Iterator[Any]:
         """Starts the next epoch."""
+        if (ahead := self.take_ahead()) is not None:
+            return ahead
         self._dataset.agree_with_other_workers()
         if self._batches is None:
             batches = self._dataset.of_worker()

@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import DataError, ModelError
-from tfscale.training import _fit_private, _tf_private
+from tfscale.training import _datasets_private, _fit_private
 from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
 from tfscale.training.branches import refusing_lone_collectives
 from tfscale.training.callers import callers
@@ -130,7 +130,7 @@ def _prepare_other(model: keras.Model, strategy: tf.distribute.Strategy) -> None
 
 def _warn_of_own_orders(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:
     replicas = local_replicas(strategy)
-    if replicas.here < replicas.total and _tf_private.has_unseeded_shuffle(dataset):
+    if replicas.here < replicas.total and _datasets_private.has_unseeded_shuffle(dataset):
         warnings.warn(
             "The data are shuffled without a seed: every worker draws an order of its own, and trains on its rows of "
             "that, so that examples are repeated and lost. Give the source to `dp.dataset(..., shuffle=True)`, or "
@@ -193,7 +193,7 @@ def dataset_spec(dataset: Any) -> Any:
     spec = (
         dataset.global_spec
         if isinstance(dataset, GlobalBatches | OwnBatches)
-        else _tf_private.one_replica_spec(dataset)
+        else _datasets_private.one_replica_spec(dataset)
     )
     return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.OptionalSpec) else leaf, spec)
 
@@ -218,7 +218,8 @@ def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.dat
     """Fails in the pipeline, before the step, when the parts of a batch do not fit together, or it is of a wrong size.
 
     With `expected`, full batches are to be of so many rows. The last batch of an epoch may be smaller, and so may the
-    only batch of a data set smaller than a batch; where batches come in any order, the first may be what is left.
+    only batch of a data set smaller than a batch; where batches come in any order, the first may be what is left; of
+    buckets, any.
 
     Raises:
         DataError: As `plan_rows`.
@@ -226,6 +227,7 @@ def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.dat
     leaves = leaves_of(dataset.element_spec)
     plan = plan_rows(leaves)
     may_be_smaller = expected is not None and _may_be_smaller(dataset, expected)
+    varies = _datasets_private.groups_by_window(dataset)
     global_batch = None if expected is None or leaves[plan.reference].rows == expected.rows else expected.rows
     if global_batch is None and not plan.equal and not plan.open:
         return dataset
@@ -241,7 +243,8 @@ def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.dat
             said = [f"{_OTHER_ROWS} {leaves[place]}", counts[place], f"beside {leaves[plan.reference].path}", rows]
             assertions.append(tf.debugging.Assert(tf.equal(counts[place], rows), said))
         if global_batch is not None:
-            right = tf.equal(largest, global_batch) | (is_first & may_be_smaller & (rows <= global_batch))
+            may_be = is_first & may_be_smaller
+            right = tf.equal(largest, global_batch) | ((may_be | varies) & (largest <= global_batch))
             assertions.append(tf.debugging.Assert(right, [_WRONG_BATCH, largest]))
         with tf.control_dependencies(assertions):
             return tf.nest.map_structure(tf.identity, seen), data

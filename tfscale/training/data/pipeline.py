@@ -134,6 +134,12 @@ class Pipeline:
 
         return tf.data.Dataset.range(first, self.rows.num_steps).map(step_rows)
 
+    def read_by_index(self, positions: tf.Tensor, epoch: int, seed: int) -> Any:
+        """The examples at some positions of an epoch, as they are in the source."""
+        if not isinstance(self.source, ArraySource):
+            raise TypeError("Only arrays can be read by index.")
+        return self.source.read(self._indices(positions, *(tf.constant(each, tf.int64) for each in (epoch, seed))))
+
     def _indices(self, positions: tf.Tensor, epoch: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Which examples stand at some positions of an epoch: computed for these alone, without a list of all."""
         if not self.buffer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from tfscale.training.recovery.interval import SaveClock, next_agreement
 from tfscale.training.recovery.termination import Termination
 from tfscale.training.recovery.votes import Vote, Workers
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Settings:
     every_s: float | None
     keep: int
     mtbf_s: float
+    restart: bool = False
 
 
 class Decision:
@@ -42,7 +46,8 @@ class Decision:
         self._saved_at = 0
         self._calls_to_vote = 1
         self._calls = 0
-        self._voted_s = time.monotonic()
+        self._voted_s = self._epoch_begun_s = time.monotonic()
+        self._is_slow_told = False
         self.steps = 0
         """Steps of the run, those before a restart included."""
         self.is_due = False
@@ -69,8 +74,37 @@ class Decision:
         """
         self.is_due = False
         self.save_s = save_s
+        every_s = self._clock.every_s
+        if every_s is not None and save_s is not None and save_s > every_s:
+            self.tell_slow(f"{save_s:.1f} s in the place of {every_s:g} s")
         self._saved_at = self.steps
         self._clock.saved(time.monotonic())
+
+    def tell_slow(self, how: str) -> None:
+        """Says once that saves take longer than the time between two of them."""
+        if not self._is_slow_told and self._workers.is_chief:
+            _log.warning("A save takes longer than the interval between two saves (%s): choose a longer one.", how)
+        self._is_slow_told = True
+
+    def begin_epoch(self) -> None:
+        """Begins to time an epoch."""
+        self._epoch_begun_s = time.monotonic()
+
+    def vote_at_end(self, *, is_writing: bool, next_steps: int | None, starts_matter: bool) -> bool:
+        """As `vote`, at the end of an epoch: saves also what will be due in the midst of the next one.
+
+        Args:
+            is_writing: As for `vote`.
+            next_steps: Steps of the next epoch, where they are known.
+            starts_matter: Whether the next epoch may have to be begun again.
+        """
+        if starts_matter and self._every_steps is not None:
+            every = self._every_steps
+            self.is_due |= next_steps is None or (self.steps + next_steps) // every > self._saved_at // every
+        # The next epoch takes as long as this one, as far as anybody knows.
+        ahead_s = time.monotonic() - self._epoch_begun_s if starts_matter else 0.0
+        self._calls += 1
+        return self._vote(is_writing, ahead_s)
 
     def vote(self, *, is_writing: bool) -> bool:
         """Returns whether all end here.
@@ -81,12 +115,15 @@ class Decision:
         self._calls += 1
         if self._workers.are_several and self._calls < self._calls_to_vote:
             return False
+        return self._vote(is_writing, 0.0)
+
+    def _vote(self, is_writing: bool, ahead_s: float) -> bool:
         now_s = time.monotonic()
         is_due = (
             self._every_steps is None
             and not is_writing
             and self.steps > self._saved_at
-            and self._clock.is_due(now_s, self.save_s)
+            and self._clock.is_due(now_s + ahead_s, self.save_s)
         )
         own = Vote(self._termination.requested, is_due, next_agreement(self._calls, now_s - self._voted_s))
         agreed = self._workers.agree(own)

@@ -16,7 +16,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from tfscale.errors import RecoveryError
 
 _log = logging.getLogger(__name__)
 
-_NAME = "state"
+_NAME, _STARTS = "state", "epochs"
+WAY_OUT = "`Recovery(..., restart=True)`"
 _FACTS = "facts/.ATTRIBUTES/VARIABLE_VALUE"
 _ARRAY = "arrays/{}/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -51,14 +52,17 @@ class Saved:
 class StateFiles:
     """Checkpoints in a directory; the chief alone reads and writes them.
 
+    Those of the starts of epochs are in a folder of their own: an epoch may have to be begun again when many states
+    were saved in the midst of it.
+
     Args:
         directory: Made when it is not there.
-        keep: Checkpoints that are kept.
+        keep: Checkpoints that are kept, and as many of starts.
     """
 
     def __init__(self, directory: str | os.PathLike[str], keep: int):
         self._directory = Path(directory)
-        self._keep = keep
+        self._within, self._starts = _Folder(self._directory, keep), _Folder(self._directory / _STARTS, keep)
         self._thread: threading.Thread | None = None
         self.failure: Exception | None = None
         """Why the last save failed; None when it did not."""
@@ -76,29 +80,42 @@ class StateFiles:
         Raises:
             RecoveryError: When there are checkpoints, and none can be read.
         """
-        paths = self._complete()
-        for path in reversed(paths):
-            try:
-                found = _read(path)
-            except Exception as error:
-                # What TensorFlow raises for a damaged file depends on where the damage is.
-                _log.error("%s cannot be read and is passed over: %s", path, _first_line(error))
-                continue
+        paths = sorted([*self._within.complete(), *self._starts.complete()], key=_number)
+        found = next(_readable(paths), None)
+        if found is not None:
             self._sweep()
-            return found
-        if paths:
+        elif paths:
             raise RecoveryError(
                 "A run that was begun must be able to go on from one of its checkpoints.\n"
                 f"Received: {len(paths)} in {str(self._directory)!r}, none of which can be read. Delete the directory "
-                "to begin anew."
+                f"to begin anew, or say {WAY_OUT}."
             )
-        return None
+        return found
 
-    def write(self, saved: Saved) -> None:
-        """Writes, in a thread of its own; waits for an earlier write to end first."""
+    def read_start(self, epoch: int) -> Saved | None:
+        """Returns the newest state of the start of `epoch`, counted from 0, or of one before it; None for none."""
+        found = _readable(sorted(self._starts.complete(), key=_number))
+        return next((saved for saved in found if saved.facts["position"][0] <= epoch), None)
+
+    def write(
+        self, saved: Saved, *, more_facts: Callable[[], dict[str, Any]] | None = None, is_start: bool = False
+    ) -> None:
+        """Writes, in a thread of its own; waits for an earlier write to end first.
+
+        Args:
+            saved: The state.
+            more_facts: Returns what belongs to its facts and takes a while; called in that thread.
+            is_start: Whether it is that of the start of an epoch.
+        """
         self.wait()
-        self._thread = threading.Thread(target=self._write, args=(saved,), name="tfscale-recovery", daemon=True)
+        args = (saved, more_facts or dict, self._starts if is_start else self._within)
+        self._thread = threading.Thread(target=self._write, args=args, name="tfscale-recovery", daemon=True)
         self._thread.start()
+
+    def delete(self) -> None:
+        """Removes every state, so that a run begins anew."""
+        for folder in (self._within, self._starts):
+            folder.delete()
 
     def wait(self) -> None:
         """Returns when nothing is being written any more."""
@@ -106,16 +123,14 @@ class StateFiles:
             self._thread.join()
             self._thread = None
 
-    def _write(self, saved: Saved) -> None:
+    def _write(self, saved: Saved, more_facts: Callable[[], dict[str, Any]], folder: _Folder) -> None:
         start_s = time.perf_counter()
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            with tf.device("CPU:0"):
-                facts = tf.Variable(json.dumps(saved.facts))
-                arrays = [tf.Variable(array) for array in saved.arrays]
-                manager = self._manager(tf.train.Checkpoint(facts=facts, arrays=arrays))
-                path = manager.save(checkpoint_number=self._next_number(), check_interval=False)
-            _flush(self._directory, path)
+            # A new number for each save: to write over a checkpoint would endanger it.
+            number = max([0, *self._within.numbers(), *self._starts.numbers()]) + 1
+            saved = Saved({**saved.facts, **more_facts()}, saved.arrays)
+            path = folder.write(saved, number)
+            _verify(path, saved)
         except Exception as error:
             # The disk may be full, gone, or read-only: training must not suffer.
             self.failure = error
@@ -133,10 +148,33 @@ class StateFiles:
         self.write_s = time.perf_counter() - start_s
         _log.debug("saved %s in %.3f s", path, self.write_s)
 
+    def _sweep(self) -> None:
+        for folder in (self._within, self._starts):
+            folder.sweep()
+
+
+class _Folder:
+    """A folder of checkpoints, the oldest of which go when there are more than `keep`."""
+
+    def __init__(self, directory: Path, keep: int):
+        self._directory = directory
+        self._keep = keep
+
+    def write(self, saved: Saved, number: int) -> str:
+        """Returns the path of the new checkpoint."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with tf.device("CPU:0"):
+            facts = tf.Variable(json.dumps(saved.facts))
+            arrays = [tf.Variable(array) for array in saved.arrays]
+            manager = self._manager(tf.train.Checkpoint(facts=facts, arrays=arrays))
+            path = manager.save(checkpoint_number=number, check_interval=False)
+        _flush(self._directory, path)
+        return str(path)
+
     def _manager(self, checkpoint: tf.train.Checkpoint) -> tf.train.CheckpointManager:
         return tf.train.CheckpointManager(checkpoint, str(self._directory), self._keep, checkpoint_name=_NAME)
 
-    def _complete(self) -> list[str]:
+    def complete(self) -> list[str]:
         """The checkpoints that were written to their end, oldest first."""
         if not self._directory.is_dir():
             return []
@@ -147,19 +185,23 @@ class StateFiles:
         except ValueError:
             # So that the next save is not refused for it.
             (self._directory / "checkpoint").unlink(missing_ok=True)
-        return list(noted) or [str(self._directory / f"{_NAME}-{number}") for number in self._numbers()]
+        return list(noted) or [str(self._directory / f"{_NAME}-{number}") for number in self.numbers()]
 
-    def _numbers(self) -> list[int]:
+    def numbers(self) -> list[int]:
+        """Those of all checkpoints whose index is there."""
         found = (re.fullmatch(rf"{_NAME}-(\d+)\.index", path.name) for path in self._directory.glob("*.index"))
         return sorted(int(match[1]) for match in found if match)
 
-    def _next_number(self) -> int:
-        """A new number for each save: to write over a checkpoint would endanger it."""
-        return max(self._numbers(), default=0) + 1
-
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Removes what a save left that did not come to its end."""
-        kept = {Path(path).name for path in self._complete()}
+        self._remove_all_but({Path(path).name for path in self.complete()})
+
+    def delete(self) -> None:
+        """Removes every checkpoint."""
+        (self._directory / "checkpoint").unlink(missing_ok=True)
+        self._remove_all_but(set())
+
+    def _remove_all_but(self, kept: set[str]) -> None:
         for path in self._directory.glob(f"{_NAME}-*"):
             if re.split(r"\.(?:index|data-)", path.name)[0] in kept:
                 continue
@@ -167,6 +209,44 @@ class StateFiles:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _number(path: str) -> int:
+    return int(path.rpartition("-")[2])
+
+
+def _readable(paths: Sequence[str]) -> Iterator[Saved]:
+    """Those that are whole, newest first."""
+    for path in reversed(paths):
+        try:
+            found = _read(path)
+        except Exception as error:
+            # What TensorFlow raises for a damaged file depends on where the damage is.
+            _log.error("%s cannot be read and is passed over: %s", path, _first_line(error))
+            continue
+        yield found
+
+
+def _verify(path: str, saved: Saved) -> None:
+    """Reads a checkpoint back, with its checksums, and compares it with what was to be written.
+
+    Raises:
+        RecoveryError: When it is not the same; what was written is removed.
+    """
+    try:
+        reader = tf.train.load_checkpoint(path)
+        is_same = reader.get_tensor(_FACTS) == json.dumps(saved.facts).encode()
+        # One at a time, and as bytes: NaN is equal to itself then.
+        for index, array in enumerate(saved.arrays):
+            is_same = is_same and reader.get_tensor(_ARRAY.format(index)).tobytes() == np.asarray(array).tobytes()
+        if is_same:
+            return
+        cause = "other values came back"
+    except Exception as error:
+        cause = _first_line(error)
+    for each in _files_of(path):
+        each.unlink(missing_ok=True)
+    raise RecoveryError(f"What is written must come back as it was.\nReceived: {path}: {cause}. Look at the disk.")
 
 
 def _read(path: str) -> Saved:

@@ -61,7 +61,7 @@ class SaveClock:
     """
 
     def __init__(self, every_s: float | None, mtbf_s: float, now_s: float):
-        self._every_s = every_s
+        self.every_s = every_s
         self._mtbf_s = mtbf_s
         self._last_s = now_s
 
@@ -72,13 +72,13 @@ class SaveClock:
             now_s: The time.
             save_s: How long a save takes; None as long as there was none, and then one is due, to find out.
         """
-        if self._every_s is None and save_s is None:
+        if self.every_s is None and save_s is None:
             return True
         return now_s - self._last_s >= self.interval_s(save_s)
 
     def interval_s(self, save_s: float | None) -> float:
         """Returns the seconds between two saves."""
-        return self._every_s if self._every_s is not None else young_daly_s(save_s or 0.0, self._mtbf_s)
+        return self.every_s if self.every_s is not None else young_daly_s(save_s or 0.0, self._mtbf_s)
 
     def saved(self, now_s: float) -> None:
         """Starts anew."""

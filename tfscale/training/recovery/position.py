@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -19,17 +20,13 @@ class Position:
     step: int
 
 
-@dataclass(frozen=True)
-class DataStart:
-    """Which batch of the data comes next.
-
-    Args:
-        pass_index: Passes over the data before this one.
-        batch: Batches of this pass that were used.
-    """
+class DataStart(NamedTuple):
+    """Which batch of the data comes next."""
 
     pass_index: int
+    """Passes over the data before this one."""
     batch: int
+    """Batches of this pass that were used."""
 
 
 def find_data_start(position: Position, steps_per_epoch: int | None, batches_per_pass: int | None) -> DataStart:

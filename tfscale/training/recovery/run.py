@@ -22,9 +22,12 @@ from tfscale.training.recovery.counters import (
     restore_random_streams,
 )
 from tfscale.training.recovery.decision import Decision, Settings
-from tfscale.training.recovery.files import Saved, StateFiles
+from tfscale.training.recovery.directory import RunDirectory
+from tfscale.training.recovery.files import Saved
 from tfscale.training.recovery.fit_data import FitData
+from tfscale.training.recovery.identity import identify_optimizers
 from tfscale.training.recovery.position import Position
+from tfscale.training.recovery.shared_state import read_together
 from tfscale.training.recovery.termination import EXIT_STATUS, Termination
 from tfscale.training.recovery.values import put_in_arrays, take_out_arrays
 from tfscale.training.recovery.variables import RunVariables
@@ -62,17 +65,24 @@ class RecoveryRun:
         self._data = data
         self._callbacks = callbacks
         self._workers = Workers(strategy)
-        self._files = StateFiles(settings.directory, settings.keep)
+        self._directory = RunDirectory(settings)
+        self._files = self._directory.files
         self._termination = Termination()
         self._decision = Decision(settings, self._workers, self._termination)
         self._variables: Any = None
         self._resumed: Saved | None = None
         self._position = Position(data.initial_epoch, 0)
         self._rates: list[float | None] = []
+        self._identity: dict[str, Any] = {}
         self._examples_offset = 0
         self._offset: int | None = None
+        self._noted: dict[str, Any] | None = None
+        self._waiting: list[Saved] | None = None
+        self._saved_at: Position | None = None
         self.epochs = 0
         """Epochs that `fit` was asked for."""
+        self.goes_on = False
+        """Whether there was a state to go on from."""
         self.last_logs: dict[str, float] = {}
         """Those of the last step before a restart."""
 
@@ -80,31 +90,36 @@ class RecoveryRun:
         """Finds the newest checkpoint, if there is one, and takes up its state.
 
         Raises:
-            RecoveryError: On every worker, when it is one of another model, or none can be read; and when what a
-                callback's `get_state()` returns cannot be saved.
+            RecoveryError: On every worker, when the directory is in use, holds another run, or none of its checkpoints
+                can be read; and when what a callback's `get_state()` returns cannot be saved.
         """
         check_states(self._callbacks)
         self._variables = RunVariables(self._model, self._strategy)
         self._rates = first_rates(self._model)
+        self._identity = {**self._data.identity, **identify_optimizers(self._model)}
         self._termination.start()
         start_s = time.perf_counter()
-        saved = self._read()
+        identity, batch = self._identity, self._data.global_batch
+        saved = read_together(self._workers, lambda: self._directory.begin(self._variables, identity, batch))
         if saved is None:
+            self._data.start_at(self._position)
             self._examples_offset = self._examples_of_optimizer() - self._count_examples()
         else:
-            self._resumed = saved
             self._refuse_second_fit(saved)
-            facts = saved.facts
-            self._position = self._data.convert(Position(*facts["position"]), facts["global_batch"])
-            self._examples_offset = facts["examples_offset"]
-            self._decision.start(facts["steps"])
-            self._data.restore(facts["data"])
+            self._stand_at(saved)
+            if self._position.step and not self._finds_next_batch(saved):
+                saved = self._begin_epoch_again(saved)
+            else:
+                self._noted = saved.facts.get("next")
+            self._resumed = saved
+            self.goes_on = self._position != Position(self._data.initial_epoch, 0)
+            self._examples_offset = saved.facts["examples_offset"]
+            self._decision.start(saved.facts["steps"])
             self._restore(saved)
-            is_over = facts["stopped"] or self._position.epoch >= self.epochs
+            is_over = saved.facts["stopped"] or self._position.epoch >= self.epochs
             # The loop of `fit` is empty where it begins with the last epoch or later.
             _fit_private.restore_epoch(self._model, max(self._position.epoch, self.epochs if is_over else 0))
             self._tell_where_it_goes_on(saved, time.perf_counter() - start_s, is_over=is_over)
-        self._data.start_at(self._position)
         self._tell_what_cannot_be()
 
     def begin_epoch(self, epoch: int) -> None:
@@ -115,6 +130,7 @@ class RecoveryRun:
             self._position = Position(epoch, 0)
         self._resumed = None
         self._offset = None
+        self._decision.begin_epoch()
 
     def before_call(self, step: int) -> None:
         """Saves, or ends, where all workers agree to.
@@ -130,7 +146,12 @@ class RecoveryRun:
         self._decision.count(done)
         stop = self._decision.vote(is_writing=self._files.is_writing)
         can_save = self._data.can_begin_within_epoch
-        if can_save and (stop or self._decision.is_due):
+        if self._noted is not None:
+            self._compare_start(self._noted)
+        if self._waiting is not None:
+            self._write(self._waiting)
+        is_first = self._saved_at is None and self._position.step == 0
+        if can_save and (stop or self._decision.is_due or is_first) and self._saved_at != self._position:
             self._save()
         if stop:
             self._end(is_saved=can_save)
@@ -140,40 +161,86 @@ class RecoveryRun:
         steps = self._data.steps_per_epoch or self._position.step
         self._decision.count(max(steps - self._position.step, 0))
         self._position = Position(epoch + 1, 0)
-        stop = self._decision.vote(is_writing=self._files.is_writing)
+        self._data.end_epoch(self._position)
         is_last = epoch + 1 >= self.epochs or self._model.stop_training
+        stop = self._decision.vote_at_end(
+            is_writing=self._files.is_writing,
+            next_steps=self._data.steps_per_epoch,
+            starts_matter=self._data.can_begin_within_epoch and not is_last,
+        )
         if stop or is_last or self._decision.is_due:
-            self._save()
+            self._save(can_wait=not (stop or is_last))
         if stop:
             self._end(is_saved=True)
 
     def end(self) -> None:
         """Notes that the run is complete."""
+        self._write_waiting()
         self._files.wait()
         _ENDED.add(str(self._settings.directory.resolve()))
 
     def close(self) -> None:
         """Lets go of signals, threads and the model, however `fit` has ended."""
         self._termination.stop()
+        self._write_waiting()
         self._files.wait()
+        self._directory.release()
         _fit_private.restore_epoch(self._model, None)
 
-    def _read(self) -> Saved | None:
-        """The newest state, read by the chief alone: others may have another disk."""
-        saved, refusal = None, None
+    def _stand_at(self, saved: Saved) -> None:
+        facts = saved.facts
+        self._position = self._saved_at = self._data.convert(Position(*facts["position"]), facts["global_batch"])
+        self._data.restore(facts["data"])
+        self._data.start_at(self._position)
+
+    def _finds_next_batch(self, saved: Saved) -> bool:
+        """Whether the batch at this position is the one that it was when the state was saved; the chief judges."""
+        if not self._data.can_begin_within_epoch:
+            return False
+        if "next" not in saved.facts:
+            # Written by a version that noted nothing.
+            return True
+        judge = self._data.goes_on_with(self._position, saved.facts["next"])
+        # One that says no suffices, and only the chief does.
+        differs = self._workers.is_chief and not judge()
+        return not self._workers.agree(Vote(stop=differs, save=False, next_agreement=1)).stop
+
+    def _begin_epoch_again(self, saved: Saved) -> Saved:
+        """Stands at the begin of the epoch in the midst of which `saved` was, and returns the state of there."""
+        epoch, step = self._position.epoch, self._position.step
+        start = read_together(self._workers, lambda: self._files.read_start(epoch))
+        if start is None:
+            raise RecoveryError(
+                "In the midst of an epoch a run goes on with the batch that comes next.\n"
+                f"Received: {saved.path}, of epoch {epoch + 1} after {step} of its steps, behind which comes another "
+                f"batch now, and no state of the start of an epoch can be read. Delete the directory to begin anew, or "
+                "give this run one of its own."
+            )
+        self._stand_at(start)
+        first = self._position.epoch
         if self._workers.is_chief:
-            try:
-                saved = self._files.read_newest()
-            except RecoveryError as error:
-                refusal = str(error)
-        facts, path, refusal = self._workers.from_chief([saved and saved.facts, saved and saved.path, refusal])
-        if refusal is not None:
-            raise RecoveryError(refusal)
-        if facts is None:
-            return None
-        self._variables.check(facts["variables"], path)
-        arrays = saved.arrays if saved else [_zeros(*described) for described in facts["arrays"]]
-        return Saved(facts, self._workers.arrays_from_chief(arrays), path)
+            _log.warning(
+                "%s begun again: behind step %d of epoch %d comes another batch than when the state was saved, so that "
+                "examples would be left out and others come twice. Data or their order are not the same in another "
+                "process: give shuffles and generators a seed, or use dp.dataset(..., shuffle=True).",
+                f"epoch {epoch + 1} is" if first == epoch else f"epochs {first + 1} to {epoch + 1} are",
+                step,
+                epoch + 1,
+            )
+        return start
+
+    def _compare_start(self, noted: dict[str, Any]) -> None:
+        """Says where an epoch begins with another order than it would have had without a restart."""
+        self._noted = None
+        if not self._data.can_begin_within_epoch or self._position.step:
+            return
+        judge = self._data.finds_next_batch(self._position, noted)
+        if self._workers.is_chief and not judge():
+            _log.warning(
+                "epoch %d begins with another batch than it would have without a restart: its order is another one. "
+                "All of its examples come once.",
+                self._position.epoch + 1,
+            )
 
     def _restore(self, saved: Saved) -> None:
         facts = saved.facts
@@ -193,20 +260,44 @@ class RecoveryRun:
         restore_callbacks(self._callbacks, states["callbacks"])
         restore_random_streams(states["random"])
 
-    def _save(self) -> None:
+    def _save(self, *, can_wait: bool = False) -> None:
+        """Saves, at once or, where it `can_wait`, as soon as the first batch of the next epoch is known."""
         start_s = time.perf_counter()
         sums = self._variables.settle()
+        self._waiting = []
         if self._workers.is_chief:
             others: list[np.ndarray] = []
             states = {"callbacks": read_callbacks(self._callbacks), "random": read_random_streams()}
             states = take_out_arrays(states, others)
             arrays = [*self._variables.read(sums), *others]
-            self._files.write(Saved(self._facts(states, arrays), arrays))
+            self._waiting = [Saved(self._facts(states, arrays), arrays)]
+        self._saved_at = self._position
+        if not can_wait:
+            self._write(self._waiting)
         self._decision.saved(time.perf_counter() - start_s + (self._files.write_s or 0.0))
+
+    def _write(self, waiting: list[Saved]) -> None:
+        """Has the chief write a state, with a note of the batch that comes next; called on all workers."""
+        self._waiting = None
+        note = self._data.note_next_batch(self._position)
+        for saved in waiting:
+            if self._files.is_writing:
+                self._decision.tell_slow("the one before has not ended")
+            # Behind the first batch, since it begins a pass.
+            facts = {**saved.facts, "data": self._data.describe()}
+            is_start = self._data.can_begin_within_epoch and self._position.step == 0
+            self._files.write(Saved(facts, saved.arrays), more_facts=lambda: {"next": note()}, is_start=is_start)
+
+    def _write_waiting(self) -> None:
+        """Writes what was to wait for an epoch that does not come any more."""
+        waiting, self._waiting = self._waiting, None
+        for saved in waiting or ():
+            self._files.write(saved, is_start=self._data.can_begin_within_epoch)
 
     def _facts(self, states: Any, arrays: Sequence[np.ndarray]) -> dict[str, Any]:
         return {
-            "format": 1,
+            "format": 2,
+            "run": self._identity,
             "position": [self._position.epoch, self._position.step],
             "steps": self._decision.steps,
             "stopped": bool(self._model.stop_training),
@@ -279,7 +370,3 @@ class RecoveryRun:
                 "These data have an order that a restart cannot have again: the state is saved after epochs only. "
                 "dp.dataset(..., shuffle=True) can begin at any step."
             )
-
-
-def _zeros(shape: Sequence[int], dtype: str) -> np.ndarray:
-    return np.zeros(shape, tf.as_dtype(dtype).as_numpy_dtype)

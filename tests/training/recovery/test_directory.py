@@ -1,0 +1,110 @@
+"""A directory belongs to one run, and to one process at a time."""
+
+import re
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.processes import run_case
+from tests.repository import ROOT
+from tests.training.together import Failure, run_together
+from tfscale.callbacks import Recovery
+from tfscale.errors import RecoveryError
+from tfscale.training.recovery.lock import DirectoryLock
+
+CASES = "tests.training.recovery.cases_directory"
+HOLD = "from tests.training.recovery.cases_directory import hold; import sys; hold(sys.argv[1])"
+
+# What is there, what comes, and what differs; 5 steps an epoch.
+OTHERS = {
+    "more rows": ("dp.dataset", (("name", "more rows"),), ["examples: 40 when it was saved, 80 now"], 20),
+    "other rows": ("dp.dataset", (("name", "other rows"),), ["fingerprint of some examples: '"], 10),
+    "other kind": ("dp.dataset", (("name", "arrays"),), ["data: 'a dp.dataset of arrays' when", "'arrays' now"], 10),
+    "fewer arrays": ("arrays", (("name", "fewer arrays"),), ["examples: 40 when it was saved, 24 now"], 6),
+    "other momentum": ("dp.dataset", (("momentum", 0.5),), ["optimizer 0's momentum: 0.9 when", "0.5 now"], 10),
+}
+SAME = {
+    "more epochs": ("dp.dataset", ()),
+    "another batch": ("dp.dataset", (("batch", 4),)),
+    "arrays": ("arrays", ()),
+    "tf.data": ("tf.data", ()),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    calls = {name: (f"{CASES}:another_of", (first, given)) for name, (first, given, *_) in {**OTHERS, **SAME}.items()}
+    found = run_together(list(calls.values()), timeout_s=400)
+    return {name: found[call] for name, call in calls.items()}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_run_is_refused_with_what_differs(results, name):
+    found = results[name]
+    assert not isinstance(found, Failure), found
+    *_, parts, steps = OTHERS[name]
+    assert [part for part in [*parts, "Recovery(..., restart=True)"] if part not in found["refused"]] == []
+    # With it both of its epochs are made, and what was there is named.
+    assert found["steps"] == steps
+    assert [line for line in found["said"] if "begins anew" in line]
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_run_goes_on_also_where_it_might_begin_anew(results, name):
+    found = results[name]
+    assert not isinstance(found, Failure), found
+    assert found["refused"] == ""
+    assert [line for line in found["said"] if "begins anew" in line] == []
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        deadline_s = time.monotonic() + 120
+        while not (tmp_path / "held").exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        message = run_case(f"{CASES}:second", args=(str(tmp_path),))
+    finally:
+        process.kill()
+        process.wait()
+    assert f"process {process.pid} on host {socket.gethostname()} has used since 20" in message
+    assert re.search(r"since 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00\. Let that one end", message)
+    # It was killed, and could tidy up nothing.
+    assert run_case(f"{CASES}:second", args=(str(tmp_path),)) == "not refused"
+
+
+def test_a_run_inside_of_a_run_is_refused(tmp_path):
+    assert "this very process has used in another `fit`" in run_case(f"{CASES}:inside", args=(str(tmp_path),))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1b[31m not ours", b'["\\u001b[31m", {"a": 1}, 5]', b"[[[[", b"[1]"])
+def test_a_note_of_somebody_else_does_no_harm(tmp_path, content):
+    (tmp_path / "lock").write_bytes(content)
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"1\n"
+        said = DirectoryLock(tmp_path).take()
+        process.kill()
+    assert said.isprintable()
+    assert said.startswith(("another process has locked", "process "))
+
+
+@pytest.mark.parametrize("directory", ["gs://bucket/run", "s3://bucket/run", "ram://run"])
+def test_an_object_store_is_refused_before_training(directory):
+    with pytest.raises(RecoveryError, match=f"Received: directory='{directory}'. Object stores have no renaming"):
+        Recovery(directory)
+
+
+def test_a_directory_that_cannot_be_made_is_no_reason_to_end(tmp_path):
+    (tmp_path / "file").touch()
+    lock = DirectoryLock(tmp_path / "file" / "run")
+    assert lock.take() is None
+    lock.release()

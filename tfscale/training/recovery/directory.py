@@ -1,0 +1,92 @@
+"""Is this the directory of this run, and of no other one?"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from tfscale.errors import RecoveryError
+from tfscale.training.recovery.decision import Settings
+from tfscale.training.recovery.files import WAY_OUT, Saved, StateFiles
+from tfscale.training.recovery.identity import find_differences
+from tfscale.training.recovery.lock import DirectoryLock
+from tfscale.training.recovery.variables import RunVariables
+
+_log = logging.getLogger(__name__)
+
+
+def check_directory(directory: str | os.PathLike[str]) -> None:
+    """Refuses a directory that no file system of this host has.
+
+    Raises:
+        RecoveryError: For an object store: it would become a folder "gs:" here.
+    """
+    if "://" in os.fspath(directory):
+        raise RecoveryError(
+            "The state of a run is kept in a directory of the chief's host, or one that it mounts.\n"
+            f"Received: directory={os.fspath(directory)!r}. Object stores have no renaming and no locks; mount it, or "
+            "copy the directory there."
+        )
+
+
+class RunDirectory:
+    """The directory of a run, as the chief sees it.
+
+    Args:
+        settings: What the user asked for.
+    """
+
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self._lock = DirectoryLock(settings.directory)
+        self.files = StateFiles(settings.directory, settings.keep)
+        """What is saved there."""
+
+    def release(self) -> None:
+        """Lets other runs in."""
+        self._lock.release()
+
+    def begin(self, variables: RunVariables, identity: dict[str, Any], global_batch: int | None) -> Saved | None:
+        """Keeps other runs out and returns the newest state of this one.
+
+        That of another one is removed where this one may begin anew.
+
+        Args:
+            variables: Of this run.
+            identity: What is the same for as long as a run is the same one.
+            global_batch: Examples of a step.
+
+        Raises:
+            RecoveryError: When another process uses the directory, it is that of another run, or none can be read.
+        """
+        holder = self._lock.take()
+        if holder is not None:
+            raise RecoveryError(
+                "A directory belongs to one run at a time.\n"
+                f"Received: {str(self._settings.directory)!r}, which {holder}. Let that one end, or give this run a "
+                "directory of its own."
+            )
+        try:
+            saved = self.files.read_newest()
+            if saved is not None:
+                variables.check(saved.facts["variables"], saved.path)
+                _check_same_run(saved, identity, global_batch)
+        except RecoveryError as error:
+            if not self._settings.restart:
+                raise
+            _log.warning("The run in %s begins anew. What was there is removed: %s", self._settings.directory, error)
+            self.files.delete()
+            return None
+        return saved
+
+
+def _check_same_run(saved: Saved, identity: dict[str, Any], global_batch: int | None) -> None:
+    same_batch = saved.facts["global_batch"] == global_batch
+    differences = find_differences(saved.facts.get("run", {}), identity, same_batch=same_batch)
+    if differences:
+        raise RecoveryError(
+            "A directory belongs to one run: the same data, model and optimizer.\n"
+            f"Received: {saved.path}, in which differ: {'; '.join(differences)}. Give this run a directory of its own, "
+            f"go on with what was there, or begin anew in this one with {WAY_OUT}."
+        )
