@@ -23,12 +23,12 @@ def gather_from_workers(strategy: tf.distribute.Strategy, own: tf.Tensor) -> lis
 
 def gathering_from_workers(strategy: tf.distribute.Strategy, spec: tf.TensorSpec) -> Callable[[tf.Tensor], list[Any]]:
     """`gather_from_workers` for values of one kind, traced once however often it is called."""
+    # One trace each: TensorFlow would warn of a function that is "retraced" after five of them.
     gather = tf.function(
         # A copy on the device of the replica: what comes from outside has none.
         lambda own: strategy.run(lambda: all_gather(tf.identity(own)[tf.newaxis])),
-        input_signature=[spec],
         autograph=False,
-    )
+    ).get_concrete_function(spec)
 
     def gathered(own: tf.Tensor) -> list[Any]:
         everyone = strategy.experimental_local_results(gather(own))[0].numpy().tolist()
@@ -90,5 +90,5 @@ def gather_rows_of_workers(strategy: tf.distribute.Strategy, rows: Any) -> Any:
         is_first = replica_id() == replicas.first
         return [all_gather(tf.identity(leaf) if is_first else leaf[:0]) for leaf in tf.nest.flatten(rows)]
 
-    everyone: Any = tf.function(lambda: strategy.run(gather), autograph=False)()
+    everyone: Any = tf.function(lambda: strategy.run(gather), autograph=False).get_concrete_function()()
     return tf.nest.pack_sequence_as(rows, [strategy.experimental_local_results(each)[0] for each in everyone])

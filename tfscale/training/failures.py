@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.cluster.peer_failure import describe_end, describe_peer_failure
-from tfscale.cluster.place import Place, describe_place
+from tfscale.cluster.place import describe_place
 from tfscale.cluster.verdict import describe_verdict
 from tfscale.errors import ClusterError, TfscaleError
 from tfscale.training import _collective_private
@@ -119,11 +119,17 @@ def _refuse_ended(strategy: tf.distribute.Strategy, what: str) -> None:
         )
 
 
+class EndedTogetherError(SystemExit):
+    """Ends the process of every worker alike, as they have agreed to: none has failed, and none waits for another."""
+
+
 @contextlib.contextmanager
 def _explaining(strategy: tf.distribute.Strategy) -> Iterator[None]:
     ours = None
     try:
         yield
+    except EndedTogetherError:
+        raise
     except BaseException as error:
         ours = _explain(strategy, error)
         if ours is None:
@@ -140,13 +146,13 @@ def _explain(strategy: tf.distribute.Strategy, error: BaseException) -> ClusterE
     if isinstance(error, TfscaleError) or not isinstance(error, Exception):
         return None
     text, watch = str(error), find_watch(strategy)
-    reported = re.search(rf"{_MARK} (\d+): (.*?){_AFTER}", text, re.DOTALL)
+    reported = re.search(rf"{_MARK} (\d+)(?:, ([^:]*))?: (.*?){_AFTER}", text, re.DOTALL)
     ended = re.search(rf"{_MARK_END}(.*?){_AFTER}", text, re.DOTALL)
     if ended is not None:
         said = describe_end(ended[1].strip())
     elif reported is not None:
         rank = int(reported[1])
-        said = describe_peer_failure(rank, reported[2].strip(), _address(strategy, rank), _last_place(watch, rank))
+        said = describe_peer_failure(rank, reported[3].strip(), _address(strategy, rank), reported[2] or "")
     elif watch is not None and watch.verdict is not None and isinstance(error, tf.errors.OpError):
         said = describe_end(describe_verdict(watch.verdict, _address(strategy, watch.verdict.rank)))
     elif isinstance(error, tf.errors.OpError) and _OF_OTHERS.search(text):
@@ -190,10 +196,11 @@ def _report(strategy: tf.distribute.Strategy, error: BaseException) -> None:
     if isinstance(error, TfscaleError) and _CALLS.get(strategy) and _all_refuse(strategy):
         return
     _ENDED[strategy] = f"this worker's {_in_short(error, 200)}"
-    _tell(f"{_MARK} {worker_rank(strategy)}: {_in_short(error)}")
     watch = find_watch(strategy)
+    where = "" if watch is None else f", {describe_place(watch.place)}"
+    _tell(f"{_MARK} {worker_rank(strategy)}{where}: {_in_short(error)}")
     if watch is not None:
-        # So that they know where it was.
+        # For those whom TensorFlow tells that a connection is closed, and nothing else.
         watch.tell()
 
 
@@ -221,14 +228,6 @@ def _in_short(error: BaseException, limit: int = _SHOWN_CHARACTERS) -> str:
 def _address(strategy: tf.distribute.Strategy, rank: int) -> str:
     workers = worker_addresses(strategy)
     return workers[rank] if rank < len(workers) else "unknown address"
-
-
-def _last_place(watch: PeerWatch | None, rank: int) -> str:
-    place: Place | None = None
-    if watch is not None:
-        watch.refresh()
-        place = watch.place_of(rank)
-    return "" if place is None else describe_place(place)
 
 
 def _rank_of(strategy: tf.distribute.Strategy, job: str, task: int) -> int:

@@ -36,7 +36,6 @@ _SILENCE_S, _HOLDING_S = 12.0, 120.0
 # who are no chief stop waiting for its word.
 _EARLY_S, _HEARD_S, _LATE_S, _PATIENCE_S = 0.3, 1.5, 3.0, 4.0
 _KNOCK_S = 2.0
-_REPLY_S = 1.2
 # So many seconds the chief stays to tell the others.
 _TELLING_S = 1.5
 
@@ -124,6 +123,11 @@ class PeerWatch:
         beat = self._heartbeats.beats.get(rank)
         return None if beat is None else beat.place
 
+    @property
+    def place(self) -> Place:
+        """Where this worker is."""
+        return self._place
+
     def beat(self) -> None:
         """Says where this worker is, and takes what has come."""
         used_mib, free_mib = read_memory_mib()
@@ -133,15 +137,6 @@ class PeerWatch:
             if self.verdict is None:
                 told = [beat.verdict for rank, beat in sorted(self._heartbeats.beats.items()) if rank != self.rank]
                 self.verdict = next((verdict for verdict in told if verdict is not None), None)
-
-    def refresh(self) -> None:
-        """Hears where the others are by now. The chief answers within a second."""
-        start_s, other = self._clock(), 0 if self.rank else 1
-        while (waited_s := self._clock() - start_s) < _REPLY_S:
-            self.beat()
-            if waited_s and self._heartbeats.silent_s(other) < waited_s:
-                return
-            time.sleep(0.05)
 
     def accuse(self, verdict: Verdict) -> None:
         """Ends the job because of a worker, unless there is a reason already."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.processes import run_workers
+from tests.processes import run_workers, run_workers_to_the_end
 from tests.training.recovery.cases_order import DATA, EPOCHS, EXAMPLES
 from tests.training.together import Failure, run_together
 
@@ -68,8 +68,13 @@ def test_an_epoch_may_be_begun_again_twice(results):
 def test_workers_agree_on_what_comes_next(tmp_path, kind):
     case = f"{CASES}:ended"
     run = str(tmp_path / "run")
-    first = run_workers(case, 2, args=(run, 1, kind, True))
-    assert [status for status, _ in first] == [143, 143]
+    first = run_workers_to_the_end(case, 2, args=(run, 1, kind, True), waits_for=[0, 1])
+    assert [worker.result[0] for worker in first] == [143, 143]
+    for worker in first:
+        # Who ends as agreed has not failed: nothing is reported to the others, and no clock runs.
+        assert worker.status == 0
+        assert "SystemExit" not in worker.output
+        assert "retracing" not in worker.output
     [(seen, said), (other, nothing)] = run_workers(case, 2, args=(run, 2, kind, False))
     assert seen == other == [EPOCHS] * EXAMPLES
     assert len([line for line in said if "begun again" in line]) == 1

@@ -205,7 +205,7 @@ class _WatchThread:
             missing = find_missing(workers, self._heartbeats.beats, silent_s, self._beat_s)
             rank = missing[0] if missing else self._peers.rank
             place = self._peers.place_of(rank) or Place()
-            own = self._peers.place_of(self._peers.rank) or Place()
+            own = self._peers.place
             self._peers.accuse(Verdict(rank, STALLED if missing else STUCK, place, own, seconds=int(longest_s)))
         if self._peers.verdict is not None:
             self._ends_at_s = min(self._ends_at_s, now_s + _GRACE_S)

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfscale.errors import RecoveryError
 from tfscale.training import _fit_private, _tf_private
+from tfscale.training.failures import EndedTogetherError
 from tfscale.training.recovery.batch_change import change_batch, first_rates, rate_factors, read_rates
 from tfscale.training.recovery.counters import (
     check_states,
@@ -324,7 +325,7 @@ class RecoveryRun:
             _log.warning("SIGTERM in epoch %d: its data have no order to go on with, it will begin anew.", epoch + 1)
         elif self._files.failure is None:
             _log.warning("SIGTERM: saved in epoch %d after %d of its steps; start again to go on.", epoch + 1, step)
-        raise SystemExit(EXIT_STATUS)
+        raise EndedTogetherError(EXIT_STATUS)
 
     def _count_examples(self) -> int:
         return self._data.count_examples(self._position)
