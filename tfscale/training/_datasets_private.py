@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -80,8 +81,50 @@ def has_unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     Why: each worker would draw an order of its own, and nothing public tells.
     Breaks first: tests/training/data/test_two_workers.py::test_plain_shuffle_without_a_seed.
     """
-    if type(dataset).__name__ == "_ShuffleDataset":
-        seeds = [tf.get_static_value(seed) for seed in (dataset._seed, dataset._seed2)]
-        if all(seed is not None and int(seed) == 0 for seed in seeds):
-            return True
-    return any(has_unseeded_shuffle(each) for each in dataset._inputs())
+    return any(map(_is_drawn, _shuffles(dataset)))
+
+
+def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
+    """Whether a `shuffle` in the pipeline of `dataset` gives each pass an order of its own.
+
+    Why: a new process begins with the order of the first pass, and nothing public tells.
+    Breaks first: tests/training/recovery/test_fit_data.py.
+    """
+    return any(map(_changes_each_pass, _shuffles(dataset)))
+
+
+def has_drawn_order(dataset: tf.data.Dataset) -> bool:
+    """Whether a `shuffle` without any seed gives each pass an order that no process has again.
+
+    Why and breaks first: as `has_order_per_pass`.
+    """
+    return any(_changes_each_pass(each) and _is_drawn(each) for each in _shuffles(dataset))
+
+
+def shuffles_batches(dataset: tf.data.Dataset) -> bool:
+    """Whether a `shuffle` in the pipeline of `dataset` comes after its `batch`, so that a smaller one may come first.
+
+    Why: nothing public tells. Breaks first: tests/training/test_calls.py::test_small_batch_in_any_place.
+    """
+    return any("BatchDataset" in type(before).__name__ for each in _shuffles(dataset) for before in _pipeline(each))
+
+
+def _pipeline(dataset: tf.data.Dataset) -> Iterator[Any]:
+    """This data set and all that it is made of."""
+    yield dataset
+    for each in dataset._inputs():
+        yield from _pipeline(each)
+
+
+def _shuffles(dataset: tf.data.Dataset) -> list[Any]:
+    return [each for each in _pipeline(dataset) if type(each).__name__ == "_ShuffleDataset"]
+
+
+def _is_drawn(shuffle: Any) -> bool:
+    """Whether no seed was given; one that is known only when it runs was."""
+    seeds = [tf.get_static_value(seed) for seed in (shuffle._seed, shuffle._seed2)]
+    return all(seed is not None and int(seed) == 0 for seed in seeds)
+
+
+def _changes_each_pass(shuffle: Any) -> bool:
+    return shuffle._reshuffle_each_iteration is not False

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.random import seed_generator
 
@@ -101,43 +100,6 @@ def use_global_seed_generator(generator: keras.random.SeedGenerator | None) -> N
     """
     if generator is not None:
         global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, generator)
-
-
-def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
-    """Whether a `shuffle` in the pipeline of `dataset` gives each pass an order of its own.
-
-    Why: a new process begins with the order of the first pass, and nothing public tells.
-    Breaks first: tests/training/recovery/test_fit_data.py.
-    """
-    return any(each._reshuffle_each_iteration is not False for each in _shuffles(dataset))
-
-
-def has_drawn_order(dataset: tf.data.Dataset) -> bool:
-    """Whether a `shuffle` without any seed gives each pass an order that no process has again.
-
-    Why and breaks first: as `has_order_per_pass`.
-    """
-    shuffles = [each for each in _shuffles(dataset) if each._reshuffle_each_iteration is not False]
-    return any(int(each._seed) == 0 and int(each._seed2) == 0 for each in shuffles)
-
-
-def _shuffles(dataset: tf.data.Dataset) -> list[Any]:
-    own = [dataset] if type(dataset).__name__ == "_ShuffleDataset" else []
-    return own + [found for each in dataset._inputs() for found in _shuffles(each)]
-
-
-def shuffles_batches(dataset: tf.data.Dataset) -> bool:
-    """Whether a `shuffle` in the pipeline of `dataset` comes after its `batch`, so that a smaller one may come first.
-
-    Why: nothing public tells. Breaks first: tests/training/test_calls.py::test_small_batch_in_any_place.
-    """
-    if type(dataset).__name__ == "_ShuffleDataset":
-        return _batches(dataset)
-    return any(shuffles_batches(each) for each in dataset._inputs())
-
-
-def _batches(dataset: tf.data.Dataset) -> bool:
-    return "BatchDataset" in type(dataset).__name__ or any(_batches(each) for each in dataset._inputs())
 
 
 def join_steps(epoch_iterator: Any, join: Callable[[Any, int | None], Any]) -> None:

@@ -21,6 +21,7 @@ from tfscale.training.double_buffer import at_once
 from tfscale.training.made import made_under
 from tfscale.training.own_share import as_lone_replica
 from tfscale.training.randomness import draw_as_first_here
+from tfscale.training.rehearsal import traced_for
 from tfscale.training.state import is_counted
 
 _log = logging.getLogger(__name__)
@@ -67,19 +68,13 @@ def what_needs_no_batch(
     Returns:
         A function that does it, alike on all replicas.
     """
-    leaves = tf.nest.flatten(data_spec)
-    present = [index for index, leaf in enumerate(leaves) if leaf is not None]
 
-    def alone(*values: Any) -> None:
-        filled: list[Any] = [None] * len(leaves)
-        for index, value in zip(present, values, strict=True):
-            filled[index] = value
+    def alone(data: Any) -> None:
         draw_as_first_here(strategy)
         with as_lone_replica(strategy), at_once():
-            step(tf.nest.pack_sequence_as(data_spec, filled))
+            step(data)
 
-    traced = tf.function(alone, autograph=False)
-    concrete = traced.get_concrete_function(*(leaves[index] for index in present))
+    concrete = traced_for(data_spec, alone)
     captured = list(concrete.captured_inputs)
     names = [tensor.op.name for tensor in concrete.inputs]
     num_batch = len(names) - len(captured)

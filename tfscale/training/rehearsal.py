@@ -29,21 +29,35 @@ def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_
         step: Takes a batch.
         data_spec: Structure of specs of a batch; None where a part is missing.
     """
-    leaves = tf.nest.flatten(data_spec)
-    present = [index for index, leaf in enumerate(leaves) if leaf is not None]
 
-    def alone(*values: Any) -> None:
-        filled: list[Any] = [None] * len(leaves)
-        for index, value in zip(present, values, strict=True):
-            filled[index] = value
+    def alone(data: Any) -> None:
         draw_as_first_here(strategy)
         # As one replica that computes everything by itself: nothing is exchanged, not even in what is never run.
         lone = in_share(make_lone_share(tf.constant(1)))
         with making_variables_outside(strategy), tf.distribute.ReplicaContext(strategy, 0), lone:
-            step(tf.nest.pack_sequence_as(data_spec, filled))
+            step(data)
 
     with strategy.scope():
-        tf.function(alone, autograph=False).get_concrete_function(*(leaves[index] for index in present))
+        traced_for(data_spec, alone)
+
+
+def traced_for(data_spec: Any, step: Callable[[Any], None]) -> Any:
+    """`step` as it is traced for data of these specs, a concrete function of those parts that are there.
+
+    Args:
+        data_spec: Structure of specs of a batch; None where a part is missing.
+        step: Takes a batch.
+    """
+    leaves = tf.nest.flatten(data_spec)
+    present = [index for index, leaf in enumerate(leaves) if leaf is not None]
+
+    def of_parts(*values: Any) -> None:
+        filled: list[Any] = [None] * len(leaves)
+        for index, value in zip(present, values, strict=True):
+            filled[index] = value
+        step(tf.nest.pack_sequence_as(data_spec, filled))
+
+    return tf.function(of_parts, autograph=False).get_concrete_function(*(leaves[index] for index in present))
 
 
 def rehearse_eagerly(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], rows: Any) -> None:

@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import DataError, ModelError
-from tfscale.training import _datasets_private, _fit_private
+from tfscale.training import _datasets_private
 from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
 from tfscale.training.branches import refusing_lone_collectives
 from tfscale.training.callers import callers
@@ -281,7 +281,7 @@ def _may_be_smaller(dataset: tf.data.Dataset, expected: ExpectedBatch) -> bool:
     cardinality = int(dataset.cardinality())
     is_unknown = cardinality == int(tf.data.UNKNOWN_CARDINALITY)
     may_be_alone = cardinality == 1 or (is_unknown and expected.num_batches in (1, None))
-    return may_be_alone or expected.in_any_order or _fit_private.shuffles_batches(dataset)
+    return may_be_alone or expected.in_any_order or _datasets_private.shuffles_batches(dataset)
 
 
 def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int | None) -> DataError | None:

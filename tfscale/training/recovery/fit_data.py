@@ -42,7 +42,8 @@ class FitData:
         self.initial_epoch: int = arguments.get("initial_epoch") or 0
         self.global_batch = self._training.global_batch if self._training else global_batch
         self.can_begin_within_epoch = _can_have_order_again(arguments)
-        self._has_order_per_pass = isinstance(self._x, tf.data.Dataset) and _fit_private.has_order_per_pass(self._x)
+        is_dataset = isinstance(self._x, tf.data.Dataset)
+        self._has_order_per_pass = is_dataset and _datasets_private.has_order_per_pass(self._x)
         self._start: Position | None = None
         self._steps_per_execution = 1
         self._batches: PeekedBatches | None = None
@@ -211,7 +212,7 @@ def _can_have_order_again(arguments: Mapping[str, Any]) -> bool:
     if isinstance(x, GlobalDataset) or find_global_dataset(x) is not None:
         return True
     if isinstance(x, tf.data.Dataset):
-        return not _fit_private.has_drawn_order(x)
+        return not _datasets_private.has_drawn_order(x)
     if isinstance(x, tf.distribute.DistributedDataset | keras.utils.PyDataset):
         return False
     leaves = keras.tree.flatten(x)
