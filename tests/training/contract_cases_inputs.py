@@ -85,6 +85,22 @@ def _sparse() -> keras.Model:
     return keras.Sequential([keras.Input((8,), sparse=True), keras.layers.Dense(2)])
 
 
+def _sparse_tokens() -> keras.Model:
+    return keras.Sequential(
+        [
+            keras.Input((6,), dtype="int32", sparse=True),
+            keras.layers.Embedding(12, 4),
+            keras.layers.Flatten(),
+            keras.layers.Dense(2),
+        ]
+    )
+
+
+def _sparse_token_data() -> dict[str, Any]:
+    rows = tf.data.Dataset.from_tensor_slices((tf.sparse.from_dense(TOKENS[:, :6]), LABELS))
+    return {"x": rows.batch(24)}
+
+
 def _from_generator(dp: Any) -> Outcome:
     with dp.scope():
         model = dp.prepare(mlp())
@@ -219,6 +235,10 @@ CASES: dict[str, Case] = {
         },
     ),
     "input: sparse": fitting(_sparse, classifying(), _sparse_data),
+    # One row of gradient for each column that any row has, and not for each row that has it.
+    "input: sparse, an optimizer that squares": fitting(_sparse, classifying(adam), _sparse_data),
+    "input: sparse, embedded": fitting(_sparse_tokens, classifying(adam), _sparse_token_data),
+    "input: sparse, micro-steps": fitting(_sparse, classifying(adam), _sparse_data, options={"micro_batch": 3}),
     "input: rows of rank 2": fitting(
         lambda: keras.Sequential(
             [

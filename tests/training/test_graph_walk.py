@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from tfscale.training.graph_walk import depends_on, depends_on_batch
+from tfscale.training.graph_walk import depends_on, depends_on_batch, is_made_by
 
 TABLE = tf.constant([3, 1, 2])
 
@@ -54,6 +54,34 @@ def test_through_the_graphs_of_loops_and_of_functions():
 
     trace.get_concrete_function(tf.TensorSpec([None, None]))
     assert found == [(False, True)]
+
+
+def _from_the_end(index, other=None):
+    return tf.where((index if other is None else other) < 0, index + 3, index)
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "expected"),
+    [
+        ("different tokens", lambda x: tf.unique(x)[0], True),
+        ("in another shape and type", lambda x: tf.cast(tf.reshape(tf.unique(x)[0], [-1, 1]), tf.int64), True),
+        ("negative ones from the end", lambda x: _from_the_end(tf.unique(x)[0]), True),
+        ("from the end by another", lambda x: _from_the_end(tf.unique(x)[0], tf.unique(x + 1)[0]), False),
+        ("where each token is", lambda x: tf.unique(x)[1], False),
+        ("made equal", lambda x: tf.unique(x)[0] // 2, False),
+        ("tokens", lambda x: x, False),
+    ],
+)
+def test_is_made_by(name, index, expected):
+    del name
+    found = []
+
+    @tf.function
+    def trace(x):
+        found.append(is_made_by(index(x), {"Unique"}))
+
+    trace.get_concrete_function(tf.TensorSpec([3], tf.int32))
+    assert found == [expected]
 
 
 def test_depends_on():

@@ -44,6 +44,12 @@ def _attending(**axes):
     return keras.Model(inputs, layers.Dense(1)(layers.Flatten()(attended)))
 
 
+def _sparse(**arguments):
+    model = keras.Sequential([keras.Input((2,), sparse=True), layers.Dense(1)])
+    model.compile("sgd", "mse", **arguments)
+    return model
+
+
 def own_function(y_true, y_pred):
     return keras.ops.mean(keras.ops.abs(y_true - y_pred), axis=-1)
 
@@ -56,6 +62,8 @@ def own_function(y_true, y_pred):
         (lambda: _compiled(keras.Sequential([keras.Input((2,)), Own(), layers.Dense(1)])), 1),
         (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.Lambda(lambda x: x), layers.Dense(1)])), 1),
         (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.Dense(1, activity_regularizer="l2")])), 1),
+        (lambda: _sparse(), 0),
+        (lambda: _sparse(run_eagerly=True), 1),
         (lambda: _compiled(OwnStep([keras.Input((2,)), layers.Dense(1)])), 1),
         (lambda: _compiled(loss=own_function), 1),
         (lambda: _compiled(metrics=[own_function]), 1),

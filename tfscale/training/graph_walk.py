@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +13,8 @@ from tfscale.training import _graph_private
 _SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
 # A variable is the same on all replicas. Whatever else has a state may be anything: an iterator, a random number.
 _VARIABLES = frozenset(("ReadVariableOp", "VarHandleOp"))
+# Only shape or type of their first input is another one in what they make.
+_SAME_VALUES = frozenset(("Cast", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"))
 
 
 def depends_on(tensors: Any, is_source: Callable[[Any], bool]) -> bool:
@@ -29,6 +31,31 @@ def depends_on_batch(tensor: tf.Tensor) -> bool:
         op.type == "Placeholder" or (op.op_def.is_stateful and op.type not in _VARIABLES)
         for op in _operations_behind(tensor, through_shapes=False)
     )
+
+
+def is_made_by(tensor: tf.Tensor, kinds: Collection[str]) -> bool:
+    """Whether a tensor of a graph is the first output of an operation of one of `kinds`, at most in another shape."""
+    while tf.is_symbolic_tensor(tensor):
+        if tensor.op.type in kinds:
+            return bool(tensor.value_index == 0)
+        outside = _graph_private.captured_from_outside(tensor.op.graph)
+        if tensor.op.name in outside:
+            tensor = outside[tensor.op.name]
+        elif tensor.op.type in _SAME_VALUES:
+            tensor = tensor.op.inputs[0]
+        elif _counts_from_the_end(tensor.op):
+            tensor = tensor.op.inputs[2]
+        else:
+            return False
+    return False
+
+
+def _counts_from_the_end(op: Any) -> bool:
+    """Whether it is `where(index < 0, index + count, index)`, as in all lookups of Keras: others stay others."""
+    if op.type != "SelectV2" or op.inputs[0].op.type != "Less":
+        return False
+    index = op.inputs[2]
+    return op.inputs[0].op.inputs[0] is index and any(each is index for each in op.inputs[1].op.inputs)
 
 
 def _operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:

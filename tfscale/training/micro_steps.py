@@ -20,7 +20,7 @@ from tfscale.training.inputs import ReplicaBatch, has_rows, own_rows, take_rows,
 from tfscale.training.own_share import make_lone_share, part_of
 from tfscale.training.randomness import micro_step_seed, separate_generators
 from tfscale.training.share import Denominators, Share, in_share
-from tfscale.training.sparse import is_same_for_every_batch
+from tfscale.training.sparse import is_same_for_every_batch, merge_unique_rows
 from tfscale.training.terms import counting_anew
 
 
@@ -230,7 +230,7 @@ def _end(total: Any, first: Any) -> Any:
         return total
     if not isinstance(total, tuple):
         return tf.IndexedSlices(total, first.indices, first.dense_shape)
-    return tf.IndexedSlices(total[0].concat(), total[1].concat(), first.dense_shape)
+    return merge_unique_rows(tf.IndexedSlices(total[0].concat(), total[1].concat(), first.dense_shape), first)
 
 
 def _total(values: Sequence[Any]) -> Any:
@@ -240,7 +240,8 @@ def _total(values: Sequence[Any]) -> Any:
         return tf.IndexedSlices(tf.add_n([each.values for each in values]), values[0].indices, values[0].dense_shape)
     if isinstance(values[0], tf.IndexedSlices):
         rows, indices = ([getattr(each, name) for each in values] for name in ("values", "indices"))
-        return tf.IndexedSlices(tf.concat(rows, 0), tf.concat(indices, 0), values[0].dense_shape)
+        gathered = tf.IndexedSlices(tf.concat(rows, 0), tf.concat(indices, 0), values[0].dense_shape)
+        return merge_unique_rows(gathered, values[0])
     return tf.add_n(list(values))
 
 

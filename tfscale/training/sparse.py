@@ -2,8 +2,9 @@
 
 A lookup of tokens gives one row of gradient for each token, and on one device the batch gives all of them: the
 replicas' rows are put one after the other. A lookup of positions gives one row for each position, whatever the batch,
-and on one device that is the sum over its examples: the replicas' rows are added. An optimizer that squares each row
-knows the difference.
+and on one device that is the sum over its examples: the replicas' rows are added. A lookup of the different tokens of a
+batch (`tf.unique`, by which TensorFlow looks up sparse inputs) gives one row for each of them: rows of the same token
+are added. An optimizer that squares each row knows the difference.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.training.graph_walk import depends_on_batch
+from tfscale.training.graph_walk import depends_on_batch, is_made_by
 from tfscale.training.share import num_replicas
+
+_UNIQUE = frozenset(("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2"))
 
 
 def is_same_for_every_batch(gradient: Any) -> bool:
@@ -28,15 +31,30 @@ def is_same_for_every_batch(gradient: Any) -> bool:
     return bool(tf.reduce_all(gradient.indices[1:] > gradient.indices[:-1]))
 
 
+def merge_unique_rows(gathered: Any, own: Any) -> Any:
+    """Adds up rows of the same place where a part of the batch has no two of them; leaves any other gradient as it is.
+
+    Args:
+        gathered: The gradients of several parts, one after the other.
+        own: That of one of them.
+    """
+    if not is_made_by(own.indices, _UNIQUE):
+        return gathered
+    # Whoever merges parts of these parts finds a `Unique` again.
+    indices, places = tf.unique(gathered.indices)
+    values = tf.math.unsorted_segment_sum(gathered.values, places, tf.shape(indices)[0])
+    return tf.IndexedSlices(values, indices, own.dense_shape)
+
+
 def merge_equal_rows(gathered: Any, own: Any) -> Any:
-    """Adds up the rows of all replicas where they are the same on each; leaves any other gradient as it is.
+    """Adds up rows of the replicas where one device has one for all of them; leaves any other gradient as it is.
 
     Args:
         gathered: The gradients of all replicas, one after the other.
         own: That of this replica.
     """
     if not is_same_for_every_batch(own):
-        return gathered
+        return merge_unique_rows(gathered, own) if isinstance(own, tf.IndexedSlices) else gathered
     count = tf.shape(own.indices)[0]
     replicas = num_replicas()
 

@@ -62,6 +62,9 @@ def foreign_parts(model: keras.Model, *, predicts: bool = False) -> list[str]:
     found = [name for name in hooks if set_by_user(model, name) or not _is_known(getattr(type(model), name))]
     layers = [layer for layer in _tf_private.flat_layers(model) if layer is not model]
     found += [f"layer {layer.name!r}" for layer in layers if not _is_known_layer(layer)]
+    if model.run_eagerly:
+        # No graph tells whether a gradient has one row for each token, or for each different one of them.
+        found += [f"sparse layer {layer.name!r}, run eagerly" for layer in layers if getattr(layer, "sparse", False)]
     # A functional model made of operations such as `x - ops.mean(x, 0)`.
     operations = getattr(model, "operations", ())
     found += [f"operation {each.name!r}" for each in operations if not isinstance(each, keras.layers.Layer)]
