@@ -44,8 +44,12 @@ def train(directory: str, data: str, attempt: int, faults: tuple[Fault, ...]) ->
 
 
 def data_parallel(data: str) -> tfscale.DataParallel:
-    """The replicas; with a seed, a `shuffle` without one would have the same order in every process."""
-    return tfscale.DataParallel(global_batch=BATCH, seed=1 if DATA[data] == SAME else None)
+    """The replicas; with a seed, a `shuffle` without one would have the same order in every process.
+
+    Arrays that Keras shuffles need it: without one each of several workers would draw an order of its own.
+    """
+    has_seed = DATA[data] == SAME or data == "arrays, shuffled"
+    return tfscale.DataParallel(global_batch=BATCH, seed=1 if has_seed else None)
 
 
 def fit(dp: tfscale.DataParallel, data: str, start: int, directory: str | None, callbacks: Any = ()) -> dict[str, Any]:
