@@ -4,13 +4,15 @@
 PYTHON ?= python3
 # One more than the cores of a small machine: tests of several workers wait for one another.
 JOBS ?= 3
+# Of `make soak`; the jobs that have begun by then are run to their ends.
+MINUTES ?= 30
 # Every case of the contract, two fifths of all the time; `make test` runs one for each row.
 CONTRACT := tests/training/test_contract.py tests/training/test_contract_programs.py
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test test-contract lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs clean
+.PHONY: help demo demo-recovery test test-contract lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -27,6 +29,7 @@ help:
 	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
+	@echo "make soak    30 minutes of jobs to which faults come: killed, stopped, cut off, damaged, visited; what was lost"
 	@echo "make clean   remove .venv and everything else that was made"
 
 demo: $(VENV)/.examples
@@ -75,6 +78,9 @@ contract: $(VENV)/.test
 
 programs: $(VENV)/.test
 	$(BIN)/python -m tests.programs --write README.md
+
+soak: $(VENV)/.test
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --write BUILD_NOTES.md
 
 clean:
 	rm -rf $(VENV) $(VENV)-* build dist demo_output examples/data *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -120,7 +120,7 @@ def run_workers(
 
 
 class Ended(NamedTuple):
-    """How one worker of `run_workers_to_the_end` ended."""
+    """How one worker ended."""
 
     status: int | None
     """Its exit status, negative for a signal; None where it had to be killed."""
@@ -145,20 +145,39 @@ def run_workers_to_the_end(
     Raises:
         CaseError: One of `waits_for` did not end in time.
     """
-    addresses = tuple(f"127.0.0.1:{port}" for port in _free_ports(num_workers))
-    specs = [ClusterSpec(addresses, rank) for rank in range(num_workers)]
-    calls = [(target, tuple(args), {"TF_CONFIG": spec.to_tf_config()}) for spec in specs]
-    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as processes:
-        cases = [
-            processes.enter_context(_started(Path(directory, str(rank)), call, rank % 2, fresh=False))
-            for rank, call in enumerate(calls)
-        ]
+    with started_workers(target, num_workers, args=args) as cases:
         deadline_s = time.monotonic() + timeout_s
         while any(cases[rank].poll() is None for rank in waits_for):
             if time.monotonic() > deadline_s:
-                raise CaseError(_report(calls, cases, f"not finished after {timeout_s:g} s"))
+                raise CaseError(_report(target, cases, f"not finished after {timeout_s:g} s"))
             time.sleep(_POLL_INTERVAL_S)
-        return [Ended(case.poll(), (case.result() or (None,))[0], case.output()) for case in cases]
+        return [case.ended() for case in cases]
+
+
+@contextlib.contextmanager
+def started_workers(target: str, num_workers: int, *, args: Sequence[Any] = ()) -> Iterator[list["Case"]]:
+    """Starts one case in processes that find each other as those of `run_workers` do; one has nobody to find.
+
+    What becomes of them is for the caller to see. Those that still run at the end are killed.
+
+    Args:
+        target: As for `run_workers`.
+        num_workers: Likewise.
+        args: Likewise.
+
+    Yields:
+        The processes, by rank.
+    """
+    addresses = tuple(f"127.0.0.1:{port}" for port in _free_ports(num_workers))
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as processes:
+        cases = []
+        for rank, address in enumerate(addresses):
+            env = {"TF_CONFIG": ClusterSpec(addresses, rank).to_tf_config()} if num_workers > 1 else {}
+            call = (target, tuple(args), env)
+            case = processes.enter_context(_started(Path(directory, str(rank)), call, rank % 2, fresh=False))
+            case.address = address
+            cases.append(case)
+        yield cases
 
 
 def server_pids() -> set[int]:
@@ -184,23 +203,34 @@ def _run(
             if any(case.poll() for case in cases):
                 break
             if time.monotonic() > deadline_s:
-                raise CaseError(_report(calls, cases, f"not finished after {timeout_s:g} s"))
+                raise CaseError(_report(calls[0][0], cases, f"not finished after {timeout_s:g} s"))
             time.sleep(_POLL_INTERVAL_S)
         results = [case.result() for case in cases]
         if any(case.poll() for case in cases) or None in results:
-            raise CaseError(_report(calls, cases, "failed"))
+            raise CaseError(_report(calls[0][0], cases, "failed"))
         return [result[0] for result in results if result is not None]
 
 
-class _Case:
+class Case:
     """One running process and the files it talks through."""
 
     def __init__(self, process: "subprocess.Popen[bytes] | ForkedProcess", directory: Path) -> None:
+        self.address = ""
+        """Of the worker that it is, `host:port`."""
         self._process = process
         self._directory = directory
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def poll(self) -> int | None:
+        """Returns the exit status, negative for a signal; None while it runs."""
         return self._process.poll()
+
+    def ended(self) -> Ended:
+        """Returns how it ended, as far as it has."""
+        return Ended(self.poll(), (self.result() or (None,))[0], self.output())
 
     def result(self) -> tuple[Any] | None:
         """Returns the result in a tuple, or None when the case left none."""
@@ -214,7 +244,7 @@ class _Case:
 @contextlib.contextmanager
 def _started(
     directory: Path, call: tuple[str, tuple[Any, ...], dict[str, str]], server: int, *, fresh: bool
-) -> Iterator[_Case]:
+) -> Iterator[Case]:
     target, args, env = call
     directory.mkdir()
     # A case judges warnings as the test that runs it does, by the filters that pytest has set.
@@ -236,7 +266,7 @@ def _started(
         else:
             process = _servers[server].start(str(directory), env=env, output=output)
     try:
-        yield _Case(process, directory)
+        yield Case(process, directory)
     finally:
         # SIGKILL, because a TensorFlow worker that waits for a peer ignores SIGTERM; the whole
         # group, because a case may have started processes of its own.
@@ -266,8 +296,8 @@ def _close_servers() -> None:
         _servers.popitem()[1].close()
 
 
-def _report(calls: list[tuple[str, tuple[Any, ...], dict[str, str]]], cases: list[_Case], what: str) -> str:
-    lines = [f"{calls[0][0]} {what}."]
+def _report(target: str, cases: list[Case], what: str) -> str:
+    lines = [f"{target} {what}."]
     for rank, case in enumerate(cases):
         status = case.poll()
         state = "still running" if status is None else f"exit status {status}"

@@ -76,12 +76,14 @@ _UNCHANGED_ELEMENTS = frozenset(
 
 
 def has_unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
-    """Whether a `shuffle` without any seed, global ones included, is anywhere in the pipeline of `dataset`.
+    """Whether a shuffle without any seed, global ones included, is anywhere in the pipeline of `dataset`.
+
+    That is a `shuffle`, or what Keras does with the numbers of the rows of arrays: `tf.random.shuffle` in a `map`.
 
     Why: each worker would draw an order of its own, and nothing public tells.
     Breaks first: tests/training/data/test_two_workers.py::test_plain_shuffle_without_a_seed.
     """
-    return any(map(_is_drawn, _shuffles(dataset)))
+    return any(map(_is_drawn, _shuffles(dataset))) or any(map(_shuffles_numbers, _pipeline(dataset)))
 
 
 def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
@@ -124,6 +126,19 @@ def _is_drawn(shuffle: Any) -> bool:
     """Whether no seed was given; one that is known only when it runs was."""
     seeds = [tf.get_static_value(seed) for seed in (shuffle._seed, shuffle._seed2)]
     return all(seed is not None and int(seed) == 0 for seed in seeds)
+
+
+def _shuffles_numbers(dataset: Any) -> bool:
+    """Whether this is a `map` that makes a vector of numbers, out of numbers alone, in an order that it draws."""
+    spec, function = dataset.element_spec, getattr(dataset, "_map_func", None)
+    if function is None or not (isinstance(spec, tf.TensorSpec) and spec.dtype.is_integer and spec.shape.rank == 1):
+        return False
+    sources = [type(each).__name__ for each in _pipeline(dataset) if not each._inputs()]
+    operations = function.function.graph.get_operations()
+    drawn = [each for each in operations if each.type == "RandomShuffle"]
+    return {*sources} == {"_RangeDataset"} and any(
+        not (each.get_attr("seed") or each.get_attr("seed2")) for each in drawn
+    )
 
 
 def _changes_each_pass(shuffle: Any) -> bool:

@@ -25,6 +25,11 @@ def together(directory: str) -> dict[str, Any]:
         "refused": {fault: _differing(dp, fault) for fault in ("length", "content", "arguments")},
         "seed": _agreed_seed(dp),
         "unseeded": {seed: _unseeded(dp, seed) for seed in (None, 3)},
+        "unseeded arrays": {
+            (seed, shuffle): _unseeded_arrays(dp, seed, shuffle)
+            for seed in (None, 3)
+            for shuffle in (True, False, "batch")
+        },
         "measured": _measured(dp),
         "kept": _kept(dp),
         "files": _by_files(dp, Path(directory, str(dp.rank))),
@@ -60,6 +65,16 @@ def _unseeded(dp: Any, seed: int | None) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         make_model(dp).fit(data, verbose=0)
+    return [str(each.message) for each in caught if "without a seed" in str(each.message)]
+
+
+def _unseeded_arrays(dp: Any, seed: int | None, shuffle: Any) -> list[str]:
+    """The same of arrays, which Keras shuffles."""
+    model = make_model(dp)
+    tf.random.set_seed(seed)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, Y, batch_size=GLOBAL_BATCH, verbose=0, shuffle=shuffle)
     return [str(each.message) for each in caught if "without a seed" in str(each.message)]
 
 

@@ -42,6 +42,14 @@ def test_plain_shuffle_without_a_seed(together, seed, count):
         assert all("dp.dataset" in text for text in found["unseeded"][seed])
 
 
+@pytest.mark.parametrize(
+    ("seed", "shuffle", "count"), [(None, True, 1), (None, "batch", 1), (None, False, 0), (3, True, 0), (3, "batch", 0)]
+)
+def test_arrays_that_keras_shuffles_without_a_seed(together, seed, shuffle, count):
+    for found in together:
+        assert len(found["unseeded arrays"][seed, shuffle]) == count
+
+
 def test_measured_loads(together):
     first, second = (found["measured"] for found in together)
     assert first["auto"] == second["auto"]

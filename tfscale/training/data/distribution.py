@@ -134,7 +134,7 @@ def _warn_of_own_orders(dataset: tf.data.Dataset, strategy: tf.distribute.Strate
         warnings.warn(
             "The data are shuffled without a seed: every worker draws an order of its own, and trains on its rows of "
             "that, so that examples are repeated and lost. Give the source to `dp.dataset(..., shuffle=True)`, or "
-            "`shuffle` a seed.",
+            "`shuffle` a seed; arrays that `fit` shuffles go by `DataParallel(seed=)`.",
             stacklevel=2,
         )
 
