@@ -107,3 +107,20 @@ def with_a_store_that_fails(directory: str) -> dict[str, Any]:
     with told() as said:
         saving = fit(dp, RECIPE, directory, plug=None, seed=1)
     return {"one go": one_go, "saving": saving, "said": said}
+
+
+def on_workers(directory: str) -> dict[str, Any]:
+    """What each worker finds in its own memory: of a run, and of one whose checkpoints cannot be read."""
+    dp = data_parallel(1, global_batch=BATCH)
+    fit(dp, RECIPE, directory, plug=None, seed=1)
+    found = {"objects": tf.io.gfile.glob(f"{directory}/epochs/*.json"), "refused": ""}
+    if dp.is_chief:
+        for path in tf.io.gfile.glob([f"{directory}/*.json", f"{directory}/epochs/*.json"]):
+            tf.io.gfile.remove(path)
+            with tf.io.gfile.GFile(path, "w") as file:
+                file.write("{")
+    try:
+        fit(dp, dataclasses.replace(RECIPE, epochs=3), directory, plug=None, seed=1)
+    except tfscale.RecoveryError as error:
+        found["refused"] = str(error)
+    return found

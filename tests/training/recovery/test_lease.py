@@ -87,7 +87,9 @@ def test_another_host_is_watched_and_lives(open_lease, objects, caplog):
     assert "If that process is dead, this run goes on in 0 s" in caplog.text
 
 
-@pytest.mark.parametrize("changed", [{}, {"renewed_s": math.inf}, {"process": "?"}, {"pid": "none"}, {"token": None}])
+@pytest.mark.parametrize(
+    "changed", [{}, {"renewed_s": math.inf}, {"process": "?"}, {"pid": "none"}, {"pid": -1}, {"token": None}]
+)
 def test_another_host_that_is_dead_is_waited_for(open_lease, objects, changed):
     leave(objects, **changed)
     start_s = time.monotonic()
@@ -124,7 +126,7 @@ def test_a_process_of_this_host_is_known_at_once(open_lease, objects):
     assert open_lease(watch_s=60.0).take() is None
 
 
-PROCESSES = {1: "boot pid:[1]/5", 7: "boot pid:[1]/99", 8: "boot pid:[1]/100"}
+PROCESSES = {1: "boot pid:[1]/5", 7: "boot pid:[1]/99", 8: "boot pid:[1]/100", 10: "boot pid:[1]/?"}
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,8 @@ PROCESSES = {1: "boot pid:[1]/5", 7: "boot pid:[1]/99", 8: "boot pid:[1]/100"}
         # The number was given to another process, or to none.
         ({"pid": 8}, True),
         ({"pid": 9}, True),
+        # One of another user, who hides it.
+        ({"pid": 10}, False),
         # Another container or boot: that it is not seen says nothing.
         ({"pid": 9, "process": "boot pid:[2]/99"}, False),
         ({"pid": 9, "process": "?"}, False),

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import pathlib
 import time
 
 import numpy as np
@@ -225,6 +226,18 @@ def test_a_store_that_does_not_answer_is_not_an_empty_one(begin, objects):
         with pytest.raises(StoreError, match=f"Cannot {verb}"):
             read(run)
     assert objects.content == before
+
+
+def test_no_room_to_read_is_no_damage(begin, tmp_path, monkeypatch):
+    run = begin()
+    save(run, 1)
+
+    def write(path, *args, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "open", write)
+    with pytest.raises(StoreError, match=r"No space left on device\. Make room there, or set TMPDIR"):
+        read(run)
 
 
 def test_a_listing_that_is_late(begin, objects):

@@ -8,7 +8,7 @@ import signal
 import numpy as np
 import pytest
 
-from tests.processes import CaseError, run_case
+from tests.processes import CaseError, run_case, run_workers
 from tests.training.recovery.fake_gcs import FakeGcs, serve
 from tests.training.together import Failure, run_together
 
@@ -57,6 +57,14 @@ def test_all_callbacks_write_to_a_store(on_ram):
     found = on_ram["with_the_callbacks_of_dp"]
     assert [line.partition(",")[0] for line in found["csv"].split()] == ["epoch", "0", "1", "2"]
     assert "ram://tests/all/scaling/events.out" in found["scaling"]
+
+
+def test_the_chief_alone_has_to_do_with_a_store():
+    chief, other = run_workers(f"{CASES}:on_workers", 2, args=("ram://tests/workers",))
+    assert chief["objects"]
+    assert other["objects"] == []
+    assert "none of which can be read" in chief["refused"]
+    assert other["refused"] == chief["refused"]
 
 
 def folders(scratch):

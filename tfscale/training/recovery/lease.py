@@ -74,7 +74,7 @@ def parse_note(content: bytes) -> LeaseNote:
         found = json.loads(content)
         texts = (str(found["host"]), int(found["pid"]), str(found["since"]), str(found["token"]), str(found["process"]))
         renewed_s = float(found["renewed_s"])
-        if not math.isfinite(renewed_s):
+        if not math.isfinite(renewed_s) or not 0 < texts[1] < 2**31:
             raise ValueError
         return LeaseNote(*texts, renewed_s=renewed_s)
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -94,18 +94,30 @@ def is_gone(note: LeaseNote, host: str, find_process: Callable[[int], str | None
     # In another container with this name, processes have other numbers.
     if note.host != host or mine is None or note.process.partition("/")[0] != mine.partition("/")[0]:
         return False
-    return find_process(note.pid) != note.process
+    found = find_process(note.pid)
+    return found is None or (not found.endswith("/?") and found != note.process)
 
 
 def find_process(pid: int) -> str | None:
-    """The container of a process of this host, its boot and, behind a slash, when it was started; None for none."""
+    """Returns what tells a process from others that have had its number; None where there is none, or no /proc.
+
+    The boot and the container and, behind a slash, when the process was started, "?" where that is not to be known.
+    """
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        # The name, in parentheses, may hold anything.
-        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}/{started}"
-    except (OSError, IndexError):
+        container = f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
         return None
+    with contextlib.suppress(OSError, IndexError):
+        # The name, in parentheses, may hold anything.
+        return f"{container}/{Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        # Another user's, hidden from this one.
+        pass
+    return f"{container}/?"
 
 
 class DirectoryLease:

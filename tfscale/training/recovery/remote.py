@@ -121,12 +121,19 @@ class RemoteFolder:
         manifest = parse_manifest(self._store.read(manifest_name(stem)))
         directory = self._scratch.path / "read"
         try:
-            directory.mkdir()
+            directory.mkdir(parents=True, exist_ok=True)
             for file in manifest.files:
                 local = directory / f"state.{file.suffix}"
                 self._store.download(f"{stem}.{file.suffix}", local)
                 _compare(f"{path}.{file.suffix}", digest_file(local), file)
             saved = Folder(directory, 1).read(str(directory / "state"))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StoreError(
+                "What a store holds is put together in the folder for temporary files of the chief's host.\n"
+                f"Received: {str(directory)!r}: {error}. Make room there, or set TMPDIR."
+            ) from error
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         return dataclasses.replace(saved, path=path)
