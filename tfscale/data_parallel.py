@@ -10,7 +10,6 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -32,6 +31,7 @@ from tfscale.training.inputs import local_replicas, worker_rank
 from tfscale.training.link import describe_link
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
+from tfscale.training.recovery.location import find_directory
 from tfscale.training.rederived import rederive_optimizer, rederive_schedule
 from tfscale.training.scope_checks import scope_of
 from tfscale.training.sending import choose_sending
@@ -342,7 +342,7 @@ class DataParallel:
         if directory is None or isinstance(directory, str | os.PathLike):
             report = ScalingReport(self.plan, examples_per_epoch=self._growth.examples_per_epoch, directory=directory)
             replicas = local_replicas(self._strategy)
-            recovery = [] if directory is None else [Recovery(Path(directory) / "recovery")]
+            recovery = [] if directory is None else [Recovery(find_directory(directory) / "recovery")]
             watches: list[Any] = [NonFiniteWatch("report"), *([DriftWatch()] if replicas.total > 1 else [])]
             watches += [StallWatch()] if replicas.here < replicas.total else []
             return [*([report] if self.is_chief else []), *recovery, *watches]

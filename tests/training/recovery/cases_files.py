@@ -12,7 +12,8 @@ import time
 
 import numpy as np
 
-from tfscale.training.recovery.files import Saved, StateFiles
+from tfscale.training.recovery.files import StateFiles
+from tfscale.training.recovery.folder import Saved
 
 
 def save_until_killed(directory: str) -> None:

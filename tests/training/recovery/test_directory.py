@@ -11,8 +11,6 @@ import pytest
 from tests.processes import run_case
 from tests.repository import ROOT
 from tests.training.together import Failure, run_together
-from tfscale.callbacks import Recovery
-from tfscale.errors import RecoveryError
 from tfscale.training.recovery.lock import DirectoryLock
 
 CASES = "tests.training.recovery.cases_directory"
@@ -95,12 +93,6 @@ def test_a_note_of_somebody_else_does_no_harm(tmp_path, content):
         process.kill()
     assert said.isprintable()
     assert said.startswith(("another process has locked", "process "))
-
-
-@pytest.mark.parametrize("directory", ["gs://bucket/run", "s3://bucket/run", "ram://run"])
-def test_an_object_store_is_refused_before_training(directory):
-    with pytest.raises(RecoveryError, match=f"Received: directory='{directory}'. Object stores have no renaming"):
-        Recovery(directory)
 
 
 def test_a_directory_that_cannot_be_made_is_no_reason_to_end(tmp_path):

@@ -8,8 +8,9 @@ import pytest
 
 from tests.processes import CaseError, run_case
 from tfscale.errors import RecoveryError
-from tfscale.training.recovery import files as files_module
-from tfscale.training.recovery.files import Saved, StateFiles
+from tfscale.training.recovery import folder as folder_module
+from tfscale.training.recovery.files import StateFiles
+from tfscale.training.recovery.folder import Saved
 
 CASES = "tests.training.recovery.cases_files"
 
@@ -156,7 +157,7 @@ def test_starts_of_epochs_outlive_what_is_saved_within(files, tmp_path):
 def test_what_does_not_come_back_as_it_was_is_not_kept(files, tmp_path, caplog, monkeypatch):
     """A disk that loses a bit: the file is changed between the write and the first look at it."""
     save(files, 1)
-    flush = files_module._flush
+    flush = folder_module._flush
 
     def flush_and_change(directory, path):
         flush(directory, path)
@@ -164,7 +165,7 @@ def test_what_does_not_come_back_as_it_was_is_not_kept(files, tmp_path, caplog, 
         if data.exists():
             data.write_bytes(bytes([data.read_bytes()[0] ^ 1]) + data.read_bytes()[1:])
 
-    monkeypatch.setattr(files_module, "_flush", flush_and_change)
+    monkeypatch.setattr(folder_module, "_flush", flush_and_change)
     with caplog.at_level(logging.ERROR, "tfscale"):
         files.write(Saved({"number": 2}, [np.ones(3)]))
         files.wait()

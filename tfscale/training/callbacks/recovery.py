@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,9 +11,9 @@ import tensorflow as tf
 
 from tfscale.errors import RecoveryError
 from tfscale.training.recovery.decision import Settings
-from tfscale.training.recovery.directory import check_directory
 from tfscale.training.recovery.fit_data import FitData
 from tfscale.training.recovery.interval import check_interval
+from tfscale.training.recovery.location import find_directory
 from tfscale.training.recovery.run import RecoveryRun
 
 
@@ -37,10 +36,12 @@ class Recovery(keras.callbacks.Callback):
     and a warning names it. Of data that have no order to be had again (a `shuffle` without any seed, arrays that Keras
     shuffles, a `PyDataset`, a generator) the state is saved after epochs only, and the log says so.
 
-    The directory is locked by the process that uses it. A state of other data, another model or optimizer is refused.
+    The directory is locked by the process that uses it; in a store it has a lease, which is no lock but does most of
+    one's work. A state of other data, another model or optimizer is refused.
 
     Args:
-        directory: Of this run alone; of the chief, the others need not see it.
+        directory: Of this run alone; of the chief, the others need not see it. One of a store, "gs://bucket/run", where
+            TensorFlow has a file system for it.
         every_steps: Steps between two saves.
         every_s: Seconds between two saves. When both are left out, that of Young and Daly: `sqrt(2 * save_s * mtbf_s)`
             with the time `save_s` that a save was seen to take.
@@ -88,8 +89,7 @@ class Recovery(keras.callbacks.Callback):
     ):
         super().__init__()
         check_interval(every_steps, every_s, keep, mtbf_s)
-        check_directory(directory)
-        self.settings = Settings(Path(directory), every_steps, every_s, keep, mtbf_s, bool(restart))
+        self.settings = Settings(find_directory(directory), every_steps, every_s, keep, mtbf_s, bool(restart))
         self._run: RecoveryRun | None = None
 
     def take_part_in(self, run: RecoveryRun | None) -> None:

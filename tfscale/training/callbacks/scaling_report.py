@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,15 @@ import tensorflow as tf
 from tfscale.scaling import BatchPlan
 from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.callbacks.replica_scaling import current_rate
+from tfscale.training.recovery.location import RemotePath, find_directory
+from tfscale.training.recovery.store import Store, StoreError, answer_within
 from tfscale.training.updaters import innermost
 
 _log = logging.getLogger(__name__)
 
+_CSV = "scaling.csv"
+# So long a store may take for an answer.
+_ANSWER_S = 30.0
 COLUMNS = (
     "epoch",
     "steps",
@@ -47,8 +53,9 @@ class ScalingReport(keras.callbacks.Callback):
     Args:
         plan: The batches of the run, `DataParallel.plan`.
         examples_per_epoch: Examples in an epoch.
-        directory: Where to write `scaling.csv` and TensorBoard's events; None for the log alone. On several workers,
-            give it to the chief only. A run that starts at an `initial_epoch` goes on in the file that is there.
+        directory: Where to write `scaling.csv` and TensorBoard's events, here or in a store ("gs://bucket/run"); None
+            for the log alone. On several workers, give it to the chief only. A run that starts at an `initial_epoch`
+            goes on in the file that is there.
         clock: Seconds, from anywhere.
 
     Example:
@@ -73,7 +80,7 @@ class ScalingReport(keras.callbacks.Callback):
         super().__init__()
         self._plan = plan
         self._examples_per_epoch = examples_per_epoch
-        self._directory = None if directory is None else Path(directory)
+        self._directory = None if directory is None else find_directory(directory)
         self._clock = clock
         self._writer: Any = None
         self._is_first = True
@@ -119,12 +126,13 @@ class ScalingReport(keras.callbacks.Callback):
         shown = ", ".join(f"{name} {value:.6g}" for name, value in row.items() if value is not None)
         _log.info("%s", shown)
         if self._directory is not None:
-            _write_csv(self._directory / "scaling.csv", row, append=epoch > 0)
-            with self._writer.as_default(step=epoch):
-                for name, value in row.items():
-                    if name != "epoch" and value is not None:
-                        tf.summary.write(f"scaling/{name}", float(value), metadata=_scalar())
-            self._writer.flush()
+            _write_csv(self._directory, [row], append=epoch > 0)
+            try:
+                self._write_events(epoch, row)
+            except tf.errors.OpError as error:
+                if not isinstance(self._directory, RemotePath):
+                    raise
+                _log.warning("TensorBoard's events of epoch %d are not in %s: %s", epoch, self._directory, error)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Closes TensorBoard's file."""
@@ -141,9 +149,14 @@ class ScalingReport(keras.callbacks.Callback):
         """Goes on behind the rows of `get_state`; any that the file has after them are made again."""
         self.rows = state["rows"]
         if self._directory is not None:
-            (self._directory / "scaling.csv").unlink(missing_ok=True)
-            for row in self.rows:
-                _write_csv(self._directory / "scaling.csv", row, append=True)
+            _write_csv(self._directory, self.rows, append=False)
+
+    def _write_events(self, epoch: int, row: dict[str, Any]) -> None:
+        with self._writer.as_default(step=epoch):
+            for name, value in row.items():
+                if name != "epoch" and value is not None:
+                    tf.summary.write(f"scaling/{name}", float(value), metadata=_scalar())
+        self._writer.flush()
 
     def _reference_steps(self, optimizer: keras.optimizers.Optimizer, steps: int) -> float:
         if isinstance(optimizer, AdaScaleSGD):
@@ -179,11 +192,38 @@ def _scalar() -> Any:
     return metadata
 
 
-def _write_csv(path: Path, row: dict[str, Any], *, append: bool) -> None:
+def _write_csv(directory: Path | RemotePath, rows: Sequence[dict[str, Any]], *, append: bool) -> None:
+    if isinstance(directory, RemotePath):
+        _write_remote_csv(directory, rows, append=append)
+        return
+    path = directory / _CSV
     is_new = not (append and path.exists())
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w" if is_new else "a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
+        file.write(_to_csv(rows, with_header=is_new))
+
+
+def _write_remote_csv(directory: RemotePath, rows: Sequence[dict[str, Any]], *, append: bool) -> None:
+    """An object of a store is written as a whole. Where that fails, training goes on."""
+    store = Store(directory)
+
+    def write() -> None:
+        try:
+            old = store.read(_CSV) if append else b""
+        except FileNotFoundError:
+            old = b""
+        store.write(_CSV, old + _to_csv(rows, with_header=not old).encode())
+
+    try:
+        answer_within(_ANSWER_S, write, directory)
+    except StoreError as error:
+        _log.warning("%s is without the rows of this epoch. %s", store.path(_CSV), error)
+
+
+def _to_csv(rows: Sequence[dict[str, Any]], *, with_header: bool) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS)
+    if with_header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfscale.training.recovery.interval import SaveClock, next_agreement
+from tfscale.training.recovery.location import RemotePath
 from tfscale.training.recovery.termination import Termination
 from tfscale.training.recovery.votes import Vote, Workers
 
@@ -18,7 +19,7 @@ _log = logging.getLogger(__name__)
 class Settings:
     """What a user asked for; see `callbacks.Recovery`."""
 
-    directory: Path
+    directory: Path | RemotePath
     every_steps: int | None
     every_s: float | None
     keep: int

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import logging
-import os
 from typing import Any
 
 from tfscale.errors import RecoveryError
 from tfscale.training.recovery.decision import Settings
-from tfscale.training.recovery.files import WAY_OUT, Saved, StateFiles
+from tfscale.training.recovery.files import WAY_OUT, StateFiles
+from tfscale.training.recovery.folder import Saved
 from tfscale.training.recovery.identity import find_differences
+from tfscale.training.recovery.location import RemotePath
 from tfscale.training.recovery.lock import DirectoryLock
+from tfscale.training.recovery.remote import RemoteDirectory
+from tfscale.training.recovery.store import StoreError
 from tfscale.training.recovery.variables import RunVariables
 
 _log = logging.getLogger(__name__)
-
-
-def check_directory(directory: str | os.PathLike[str]) -> None:
-    """Refuses a directory that no file system of this host has.
-
-    Raises:
-        RecoveryError: For an object store: it would become a folder "gs:" here.
-    """
-    if "://" in os.fspath(directory):
-        raise RecoveryError(
-            "The state of a run is kept in a directory of the chief's host, or one that it mounts.\n"
-            f"Received: directory={os.fspath(directory)!r}. Object stores have no renaming and no locks; mount it, or "
-            "copy the directory there."
-        )
 
 
 class RunDirectory:
@@ -39,8 +28,13 @@ class RunDirectory:
 
     def __init__(self, settings: Settings):
         self._settings = settings
-        self._lock = DirectoryLock(settings.directory)
-        self.files = StateFiles(settings.directory, settings.keep)
+        self._lock: DirectoryLock | RemoteDirectory
+        if isinstance(settings.directory, RemotePath):
+            self._lock = remote = RemoteDirectory(settings.directory, settings.keep)
+            self.files = remote.files
+        else:
+            self._lock = DirectoryLock(settings.directory)
+            self.files = StateFiles(settings.directory, settings.keep)
         """What is saved there."""
 
     def release(self) -> None:
@@ -58,7 +52,8 @@ class RunDirectory:
             global_batch: Examples of a step.
 
         Raises:
-            RecoveryError: When another process uses the directory, it is that of another run, or none can be read.
+            RecoveryError: When another process uses the directory, it is that of another run, none can be read, or a
+                store does not answer.
         """
         holder = self._lock.take()
         if holder is not None:
@@ -72,6 +67,9 @@ class RunDirectory:
             if saved is not None:
                 variables.check(saved.facts["variables"], saved.path)
                 _check_same_run(saved, identity, global_batch)
+        except StoreError:
+            # What it holds may be as good as ever.
+            raise
         except RecoveryError as error:
             if not self._settings.restart:
                 raise

@@ -1,52 +1,47 @@
-"""Where is a run's state kept, so that it is never half there?
-
-TensorFlow's `CheckpointManager` writes under another name, renames, notes the new checkpoint in a file that it
-replaces as a whole, and deletes the oldest. Each tensor has a checksum, which reading it verifies. So a kill at any
-moment leaves the checkpoints that were complete; after a loss of power, which may leave a file without its contents,
-one that cannot be read is passed over with an error in the log.
-"""
+"""Which checkpoint does a run go on from, and who writes the next one?"""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
-import re
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import tensorflow as tf
+from typing import Any, Protocol
 
 from tfscale.errors import RecoveryError
+from tfscale.training.recovery.folder import Folder, Saved, first_line
+from tfscale.training.recovery.store import StoreError
 
 _log = logging.getLogger(__name__)
 
-_NAME, _STARTS = "state", "epochs"
+STARTS = "epochs"
+"""The folder of the starts of epochs."""
 WAY_OUT = "`Recovery(..., restart=True)`"
-_FACTS = "facts/.ATTRIBUTES/VARIABLE_VALUE"
-_ARRAY = "arrays/{}/.ATTRIBUTES/VARIABLE_VALUE"
 
 
-@dataclass(frozen=True)
-class Saved:
-    """The state of a run.
+class CheckpointFolder(Protocol):
+    """A folder of checkpoints, the oldest of which go when there are more than are kept."""
 
-    Args:
-        facts: Whatever JSON can hold.
-        arrays: Of any number, shape and type.
-        path: Where it was read from.
-    """
+    def write(self, saved: Saved, number: int) -> str:
+        """Returns the path of the new checkpoint, which was read back."""
 
-    facts: dict[str, Any]
-    arrays: Sequence[np.ndarray]
-    path: str = ""
+    def read(self, path: str) -> Saved:
+        """Returns one of those that are complete."""
+
+    def complete(self) -> list[str]:
+        """The checkpoints that were written to their end, oldest first."""
+
+    def last_number(self) -> int:
+        """The largest one in use; 0 for none."""
+
+    def sweep(self) -> None:
+        """Removes what a save left that did not come to its end."""
+
+    def delete(self) -> None:
+        """Removes every checkpoint."""
 
 
 class StateFiles:
@@ -58,11 +53,22 @@ class StateFiles:
     Args:
         directory: Made when it is not there.
         keep: Checkpoints that are kept, and as many of starts.
+        folders: That of checkpoints and that of starts, where they are not of this host.
+        patience_s: How long a save waits for the one before, until it is given up; None for as long as that takes.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], keep: int):
-        self._directory = Path(directory)
-        self._within, self._starts = _Folder(self._directory, keep), _Folder(self._directory / _STARTS, keep)
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        keep: int,
+        *,
+        folders: tuple[CheckpointFolder, CheckpointFolder] | None = None,
+        patience_s: float | None = None,
+    ):
+        self._directory = os.fspath(directory)
+        self._within, self._starts = folders or (Folder(Path(directory), keep), Folder(Path(directory) / STARTS, keep))
+        self._patience_s = patience_s
+        self._is_late = False
         self._thread: threading.Thread | None = None
         self.failure: Exception | None = None
         """Why the last save failed; None when it did not."""
@@ -80,21 +86,20 @@ class StateFiles:
         Raises:
             RecoveryError: When there are checkpoints, and none can be read.
         """
-        paths = sorted([*self._within.complete(), *self._starts.complete()], key=_number)
-        found = next(_readable(paths), None)
-        if found is not None:
-            self._sweep()
-        elif paths:
+        there = [(folder, path) for folder in (self._within, self._starts) for path in folder.complete()]
+        found = next(_readable(there), None)
+        if found is None and there:
             raise RecoveryError(
                 "A run that was begun must be able to go on from one of its checkpoints.\n"
-                f"Received: {len(paths)} in {str(self._directory)!r}, none of which can be read. Delete the directory "
+                f"Received: {len(there)} in {self._directory!r}, none of which can be read. Delete the directory "
                 f"to begin anew, or say {WAY_OUT}."
             )
+        self._sweep()
         return found
 
     def read_start(self, epoch: int) -> Saved | None:
         """Returns the newest state of the start of `epoch`, counted from 0, or of one before it; None for none."""
-        found = _readable(sorted(self._starts.complete(), key=_number))
+        found = _readable([(self._starts, path) for path in self._starts.complete()])
         return next((saved for saved in found if saved.facts["position"][0] <= epoch), None)
 
     def write(
@@ -107,7 +112,12 @@ class StateFiles:
             more_facts: Returns what belongs to its facts and takes a while; called in that thread.
             is_start: Whether it is that of the start of an epoch.
         """
-        self.wait()
+        # Only the first one waits for a save that hangs.
+        if not self._wait(0.0 if self._is_late else self._patience_s):
+            self._is_late = True
+            self._fail(TimeoutError("the save before has not ended"))
+            return
+        self._is_late = False
         args = (saved, more_facts or dict, self._starts if is_start else self._within)
         self._thread = threading.Thread(target=self._write, args=args, name="tfscale-recovery", daemon=True)
         self._thread.start()
@@ -119,28 +129,27 @@ class StateFiles:
 
     def wait(self) -> None:
         """Returns when nothing is being written any more."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        if not self._wait(self._patience_s):
+            _log.warning("The last save to %s has not ended. The run waits for it.", self._directory)
+            self._wait(None)
 
-    def _write(self, saved: Saved, more_facts: Callable[[], dict[str, Any]], folder: _Folder) -> None:
+    def _wait(self, limit_s: float | None) -> bool:
+        if self._thread is not None:
+            self._thread.join(limit_s)
+            if self._thread.is_alive():
+                return False
+            self._thread = None
+        return True
+
+    def _write(self, saved: Saved, more_facts: Callable[[], dict[str, Any]], folder: CheckpointFolder) -> None:
         start_s = time.perf_counter()
         try:
             # A new number for each save: to write over a checkpoint would endanger it.
-            number = max([0, *self._within.numbers(), *self._starts.numbers()]) + 1
-            saved = Saved({**saved.facts, **more_facts()}, saved.arrays)
-            path = folder.write(saved, number)
-            _verify(path, saved)
+            number = max(self._within.last_number(), self._starts.last_number()) + 1
+            path = folder.write(Saved({**saved.facts, **more_facts()}, saved.arrays), number)
         except Exception as error:
             # The disk may be full, gone, or read-only: training must not suffer.
-            self.failure = error
-            _log.error(
-                "NOT SAVED: the state of the run could not be written to %s. Training goes on; a failure now would "
-                "lose what was done since the last checkpoint. Make room there. The cause: %s: %s",
-                self._directory,
-                type(error).__name__,
-                _first_line(error),
-            )
+            self._fail(error)
             with contextlib.suppress(OSError):
                 self._sweep()
             return
@@ -148,128 +157,41 @@ class StateFiles:
         self.write_s = time.perf_counter() - start_s
         _log.debug("saved %s in %.3f s", path, self.write_s)
 
+    def _fail(self, error: Exception) -> None:
+        self.failure = error
+        _log.error(
+            "NOT SAVED: the state of the run could not be written to %s. Training goes on; a failure now would "
+            "lose what was done since the last checkpoint. See that there is room, and that it can be reached. The "
+            "cause: %s: %s",
+            self._directory,
+            type(error).__name__,
+            _what(error),
+        )
+
     def _sweep(self) -> None:
         for folder in (self._within, self._starts):
             folder.sweep()
-
-
-class _Folder:
-    """A folder of checkpoints, the oldest of which go when there are more than `keep`."""
-
-    def __init__(self, directory: Path, keep: int):
-        self._directory = directory
-        self._keep = keep
-
-    def write(self, saved: Saved, number: int) -> str:
-        """Returns the path of the new checkpoint."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        with tf.device("CPU:0"):
-            facts = tf.Variable(json.dumps(saved.facts))
-            arrays = [tf.Variable(array) for array in saved.arrays]
-            manager = self._manager(tf.train.Checkpoint(facts=facts, arrays=arrays))
-            path = manager.save(checkpoint_number=number, check_interval=False)
-        _flush(self._directory, path)
-        return str(path)
-
-    def _manager(self, checkpoint: tf.train.Checkpoint) -> tf.train.CheckpointManager:
-        return tf.train.CheckpointManager(checkpoint, str(self._directory), self._keep, checkpoint_name=_NAME)
-
-    def complete(self) -> list[str]:
-        """The checkpoints that were written to their end, oldest first."""
-        if not self._directory.is_dir():
-            return []
-        # The manager's note may have been lost with the power; the files of a checkpoint come before it.
-        noted: list[str] = []
-        try:
-            noted = self._manager(tf.train.Checkpoint()).checkpoints
-        except ValueError:
-            # So that the next save is not refused for it.
-            (self._directory / "checkpoint").unlink(missing_ok=True)
-        return list(noted) or [str(self._directory / f"{_NAME}-{number}") for number in self.numbers()]
-
-    def numbers(self) -> list[int]:
-        """Those of all checkpoints whose index is there."""
-        found = (re.fullmatch(rf"{_NAME}-(\d+)\.index", path.name) for path in self._directory.glob("*.index"))
-        return sorted(int(match[1]) for match in found if match)
-
-    def sweep(self) -> None:
-        """Removes what a save left that did not come to its end."""
-        self._remove_all_but({Path(path).name for path in self.complete()})
-
-    def delete(self) -> None:
-        """Removes every checkpoint."""
-        (self._directory / "checkpoint").unlink(missing_ok=True)
-        self._remove_all_but(set())
-
-    def _remove_all_but(self, kept: set[str]) -> None:
-        for path in self._directory.glob(f"{_NAME}-*"):
-            if re.split(r"\.(?:index|data-)", path.name)[0] in kept:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
 
 
 def _number(path: str) -> int:
     return int(path.rpartition("-")[2])
 
 
-def _readable(paths: Sequence[str]) -> Iterator[Saved]:
+def _readable(there: Sequence[tuple[CheckpointFolder, str]]) -> Iterator[Saved]:
     """Those that are whole, newest first."""
-    for path in reversed(paths):
+    for folder, path in sorted(there, key=lambda each: _number(each[1]), reverse=True):
         try:
-            found = _read(path)
+            found = folder.read(path)
+        except StoreError:
+            # It may be whole.
+            raise
         except Exception as error:
             # What TensorFlow raises for a damaged file depends on where the damage is.
-            _log.error("%s cannot be read and is passed over: %s", path, _first_line(error))
+            _log.error("%s cannot be read and is passed over: %s", path, first_line(error))
             continue
         yield found
 
 
-def _verify(path: str, saved: Saved) -> None:
-    """Reads a checkpoint back, with its checksums, and compares it with what was to be written.
-
-    Raises:
-        RecoveryError: When it is not the same; what was written is removed.
-    """
-    try:
-        reader = tf.train.load_checkpoint(path)
-        is_same = reader.get_tensor(_FACTS) == json.dumps(saved.facts).encode()
-        # One at a time, and as bytes: NaN is equal to itself then.
-        for index, array in enumerate(saved.arrays):
-            is_same = is_same and reader.get_tensor(_ARRAY.format(index)).tobytes() == np.asarray(array).tobytes()
-        if is_same:
-            return
-        cause = "other values came back"
-    except Exception as error:
-        cause = _first_line(error)
-    for each in _files_of(path):
-        each.unlink(missing_ok=True)
-    raise RecoveryError(f"What is written must come back as it was.\nReceived: {path}: {cause}. Look at the disk.")
-
-
-def _read(path: str) -> Saved:
-    reader = tf.train.load_checkpoint(path)
-    facts = json.loads(reader.get_tensor(_FACTS))
-    names = reader.get_variable_to_shape_map()
-    count = sum(name.startswith("arrays/") for name in names)
-    return Saved(facts, [reader.get_tensor(_ARRAY.format(index)) for index in range(count)], path)
-
-
-def _flush(directory: Path, path: str) -> None:
-    """Makes the files of a checkpoint survive a loss of power."""
-    for each in (*_files_of(path), directory / "checkpoint", directory):
-        descriptor = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _files_of(path: str) -> Iterator[Path]:
-    yield from Path(path).parent.glob(f"{Path(path).name}.*")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+def _what(error: Exception) -> str:
+    """An error of ours has its cause in the second line."""
+    return str(error).replace("\n", " ") if isinstance(error, RecoveryError) else first_line(error)

@@ -66,7 +66,7 @@ class DirectoryLock:
             if fcntl is not None:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
-            holder = _describe(_read(descriptor))
+            holder = describe_holder(_read(descriptor))
             self.release()
             return holder
         except OSError as error:
@@ -88,8 +88,11 @@ def _read(descriptor: int) -> Any:
         return None
 
 
-def _describe(noted: Any) -> str:
-    """The file may be anybody's: what does not look like a note of ours is not shown."""
+def describe_holder(noted: Any) -> str:
+    """Returns words for who has a directory.
+
+    The note may be anybody's: what does not look like one of ours, [host, process, since], is not shown.
+    """
     if not (isinstance(noted, list) and len(noted) == 3):
         return "another process has locked"
     host, pid, since = (ascii(str(each)).strip("'")[:_SHOWN_CHARACTERS] for each in noted)

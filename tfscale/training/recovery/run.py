@@ -24,8 +24,8 @@ from tfscale.training.recovery.counters import (
 )
 from tfscale.training.recovery.decision import Decision, Settings
 from tfscale.training.recovery.directory import RunDirectory
-from tfscale.training.recovery.files import Saved
 from tfscale.training.recovery.fit_data import FitData
+from tfscale.training.recovery.folder import Saved
 from tfscale.training.recovery.identity import identify_optimizers
 from tfscale.training.recovery.position import Position
 from tfscale.training.recovery.shared_state import read_together

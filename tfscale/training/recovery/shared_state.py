@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import RecoveryError
-from tfscale.training.recovery.files import Saved
+from tfscale.training.recovery.folder import Saved
 from tfscale.training.recovery.votes import Workers
 
 
