@@ -18,9 +18,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.cluster.doors import knock
 from tfscale.cluster.peer_failure import describe_end, describe_peer_failure
-from tfscale.cluster.place import describe_place
-from tfscale.cluster.verdict import describe_verdict
+from tfscale.cluster.place import Place, describe_place
+from tfscale.cluster.verdict import Verdict, describe_verdict, judge_doors
 from tfscale.errors import ClusterError, TfscaleError
 from tfscale.training import _collective_private
 from tfscale.training.inputs import local_replicas, worker_addresses, worker_rank
@@ -46,6 +47,8 @@ _SHAPES = re.compile(
     r"(\[[\d,]*\])"
 )
 
+# For all who do not answer.
+_KNOCK_S = 2.0
 # How long others may take to refuse the same.
 _PATIENCE_S = 5.0
 # The calls of each strategy so far; all workers make the same ones. And the strategies that are in one.
@@ -156,7 +159,7 @@ def _explain(strategy: tf.distribute.Strategy, error: BaseException) -> ClusterE
     elif watch is not None and watch.verdict is not None and isinstance(error, tf.errors.OpError):
         said = describe_end(describe_verdict(watch.verdict, _address(strategy, watch.verdict.rank)))
     elif isinstance(error, tf.errors.OpError) and _OF_OTHERS.search(text):
-        verdict = watch.find_blamed() if watch is not None else None
+        verdict = _find_gone(strategy) if watch is None else watch.find_blamed()
         if verdict is not None:
             said = describe_end(describe_verdict(verdict, _address(strategy, verdict.rank)))
         else:
@@ -170,6 +173,13 @@ def _explain(strategy: tf.distribute.Strategy, error: BaseException) -> ClusterE
     return ClusterError(said)
 
 
+def _find_gone(strategy: tf.distribute.Strategy) -> Verdict | None:
+    """Whose port nobody listens at any more, before there are heartbeats."""
+    own = worker_rank(strategy)
+    others = {rank: address for rank, address in enumerate(worker_addresses(strategy)) if rank != own}
+    return judge_doors(knock(others, _KNOCK_S), {}, Place())
+
+
 def _from_tensorflow(strategy: tf.distribute.Strategy, text: str) -> str:
     """What can be said by TensorFlow's words alone."""
     shapes = _SHAPES.search(text)
@@ -180,8 +190,10 @@ def _from_tensorflow(strategy: tf.distribute.Strategy, text: str) -> str:
             f"has {shapes[4]}. Give all workers the same data, model and script: what depends on the rank must not "
             "change what they do."
         )
-    task = re.search(r"/job:(\w+)/replica:\d+/task:(\d+)", text)
-    rank = worker_rank(strategy) if task is None else _rank_of(strategy, task[1], int(task[2]))
+    own = worker_rank(strategy)
+    named = [_rank_of(strategy, job, int(task)) for job, task in re.findall(r"/job:(\w+)/replica:\d+/task:(\d+)", text)]
+    # Where the error arose comes first, and is here.
+    rank = next((each for each in named if each != own), own)
     lines = [line.strip() for line in text.splitlines() if _OF_OTHERS.search(line)]
     return (
         f"worker {rank} ({_address(strategy, rank)}) is named by TensorFlow, which says: "

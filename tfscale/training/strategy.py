@@ -160,7 +160,8 @@ def make_strategy(
             # Where NCCL runs between workers, a ring does too, and may be faster.
             several = choice.implementation == "nccl" and cluster.num_workers > 1
             tried = {name: _options(name) for name in (("nccl", "ring") if several else (choice.implementation,))}
-            measure_link(_MADE[key], tried, packing, device_type=device_types[0])
+            with explaining(_MADE[key]):
+                measure_link(_MADE[key], tried, packing, device_type=device_types[0])
             _log.info("%s", describe_link(_MADE[key]))
         else:
             set_communication_options(_MADE[key], options, packing)

@@ -1,0 +1,22 @@
+"""One of two real workers is killed before its first `fit`: what the other one sees."""
+
+import re
+
+import pytest
+
+from tests.processes import run_workers_to_the_end
+
+START = "tests.training.cases_gone_early:start"
+# Behind TensorFlow's server, while the link is measured; behind that; behind the model.
+MOMENTS = [("server", 1), ("link", 1), ("model", 1), ("model", 0)]
+
+
+@pytest.mark.parametrize(("moment", "victim"), MOMENTS)
+def test_the_survivor_is_told_who(moment, victim):
+    survivor = 1 - victim
+    ended = run_workers_to_the_end(START, 2, args=(moment, victim), waits_for=[survivor])[survivor]
+    assert ended.status == 1
+    said = re.search(r"ours: All workers must take part in every step\. \| Received: (.*)", ended.output)
+    assert said is not None, ended.output
+    assert re.match(rf"worker {victim} \(127\.0\.0\.1:\d+\) is gone: its port refuses connections\.", said[1]), said[1]
+    assert "Graph execution error" not in ended.output.partition("Traceback (most recent call last)")[2]
