@@ -10,12 +10,16 @@ import keras
 import numpy as np
 
 import tfscale
+from tfscale.cluster import connecting
 from tfscale.training import strategy
 
 
 def start(moment: str, victim: int) -> None:
     """Begins to train; the worker `victim` is killed at the moment."""
     befall = _Befall(moment, victim)
+    connecting.LEAST_S = 1.0
+    os.environ["TFSCALE_TIMEOUT_S"] = "15"
+    strategy.meet = befall.behind("meeting", strategy.meet)
     strategy._new_strategy = befall.behind("server", strategy._new_strategy)
     try:
         _train(befall)

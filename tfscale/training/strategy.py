@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -12,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.cluster import ClusterSpec, resolve_cluster
+from tfscale.cluster.connecting import connecting
 from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight import gather_facts, meet
 from tfscale.cluster.secret import read_secret
@@ -145,7 +147,8 @@ def make_strategy(
         )
         if cluster.num_workers > 1 and not _SERVING:
             _refuse_late_start()
-        if timeout_s and cluster.num_workers > 1 and not _SERVING:
+        has_met = bool(timeout_s and cluster.num_workers > 1 and not _SERVING)
+        if has_met:
             kinds = f"{len(names)} x {device_types[0]}"
             packs = "chosen" if packing.bytes_per_pack is None else packing.bytes_per_pack
             how = choice.implementation + (", chosen" if communication == "auto" else "")
@@ -155,7 +158,10 @@ def make_strategy(
             said = {**own, **{name: str(value) for name, value in facts.items()}}
             meet(cluster, said, timeout_s=timeout_s, secret=read_secret(os.environ, cluster.workers))
         options = _options(choice.implementation)
-        _MADE[key] = adopt_strategy(_new_strategy(cluster, names, options))
+        # Who has met the others is there; without a meeting nobody knows how long they may take.
+        in_time = connecting(cluster.workers, cluster.rank, timeout_s) if has_met else contextlib.nullcontext()
+        with in_time:
+            _MADE[key] = adopt_strategy(_new_strategy(cluster, names, options))
         if communication == "auto" and measures_link(names, cluster.num_workers, packing):
             # Where NCCL runs between workers, a ring does too, and may be faster.
             several = choice.implementation == "nccl" and cluster.num_workers > 1
