@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 import keras
@@ -17,8 +18,9 @@ from tfscale.training import strategy
 def start(moment: str, victim: int) -> None:
     """Begins to train; the worker `victim` is killed at the moment."""
     befall = _Befall(moment, victim)
-    connecting.LEAST_S = 1.0
-    os.environ["TFSCALE_TIMEOUT_S"] = "15"
+    if moment == "meeting":
+        connecting.LEAST_S = 1.0
+        strategy.connecting = lambda workers, rank, limit_s: connecting.connecting(workers, rank, 15.0)
     strategy.meet = befall.behind("meeting", strategy.meet)
     strategy._new_strategy = befall.behind("server", strategy._new_strategy)
     try:
@@ -45,6 +47,9 @@ class _Befall:
 
     def at(self, moment: str) -> None:
         if self._is_victim and moment == self._moment:
+            if moment == "meeting":
+                # For the others to have ended it as well.
+                time.sleep(1)
             os.kill(os.getpid(), signal.SIGKILL)
 
 

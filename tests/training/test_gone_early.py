@@ -18,7 +18,8 @@ def test_the_survivor_is_told_who(moment, victim):
     assert ended.status == 1
     said = re.search(r"ours: All workers must take part in every step\. \| Received: (.*)", ended.output)
     assert said is not None, ended.output
-    assert re.match(rf"worker {victim} \(127\.0\.0\.1:\d+\) is gone: its port refuses connections\.", said[1]), said[1]
+    gone = rf"worker {victim} \(127\.0\.0\.1:\d+\) is gone: its port refuses connections\."
+    assert re.match(gone, said[1]), said[1]
     assert "Graph execution error" not in ended.output.partition("Traceback (most recent call last)")[2]
 
 
