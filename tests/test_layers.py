@@ -10,24 +10,35 @@ from tests.repository import LIBRARY, ROOT, library_files
 # Each part of the library, and the parts below it. A part that is not here has no place yet.
 BELOW = {
     "errors": set(),
+    "framework": {"errors"},
     "cluster": {"errors"},
     "scaling": {"errors"},
     "launch": {"errors", "cluster"},
-    "training": {"errors", "cluster", "scaling"},
-    "data_parallel": {"errors", "cluster", "scaling", "training"},
-    "callbacks": {"errors", "cluster", "scaling", "training"},
-    "doctor": {"errors", "cluster", "scaling", "launch", "training"},
-    "flags": {"errors", "cluster", "scaling", "training", "data_parallel"},
-    "parity": {"errors", "cluster", "scaling", "launch", "training", "data_parallel"},
-    "cli": {"errors", "cluster", "scaling", "launch", "training", "data_parallel", "parity", "doctor"},
+    "training": {"errors", "framework", "cluster", "scaling"},
+    "data_parallel": {"errors", "framework", "cluster", "scaling", "training"},
+    "callbacks": {"errors", "framework", "cluster", "scaling", "training"},
+    "doctor": {"errors", "framework", "cluster", "scaling", "launch", "training"},
+    "flags": {"errors", "framework", "cluster", "scaling", "training", "data_parallel"},
+    "parity": {"errors", "framework", "cluster", "scaling", "launch", "training", "data_parallel"},
+    "cli": {"errors", "framework", "cluster", "scaling", "launch", "training", "data_parallel", "parity", "doctor"},
     "__main__": {"cli"},
-    "__init__": {"errors", "cluster", "scaling", "launch", "training", "callbacks", "data_parallel", "flags", "parity"},
+    "__init__": {
+        "errors",
+        "framework",
+        "cluster",
+        "scaling",
+        "launch",
+        "training",
+        "callbacks",
+        "data_parallel",
+        "flags",
+        "parity",
+    },
 }
-USES_TENSORFLOW = {"training", "data_parallel", "parity", "doctor"}
+USES_TENSORFLOW = {"framework", "training", "data_parallel", "parity", "doctor"}
 USES_MORE = {"flags": {"absl"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
-_PRIVATE = ("_tf", "_fit", "_collective", "_datasets", "_graph", "_strategy")
-MAY_USE_PRIVATE_NAMES = {f"tfscale/training/{name}_private.py" for name in _PRIVATE}
+MAY_USE_PRIVATE_NAMES = "framework"
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")
 
 MAX_FILE_LINES = 400
@@ -62,8 +73,14 @@ def test_only_the_upper_parts_need_more_than_the_standard_library(path):
 
 @every_file
 def test_private_names_of_the_frameworks_have_one_place(path):
-    if path.as_posix() not in MAY_USE_PRIVATE_NAMES:
+    if _part(path) != MAY_USE_PRIVATE_NAMES:
         assert [name for name in _framework_names(_tree(path)) if _is_private(name)] == []
+
+
+@every_file
+def test_attributes_that_begin_with_an_underscore_are_ones_own(path):
+    if _part(path) != MAY_USE_PRIVATE_NAMES:
+        assert _foreign_attributes(_tree(path)) == []
 
 
 @every_file
@@ -100,6 +117,18 @@ def test_every_spelling_of_a_private_name_is_seen(code):
     assert any(_is_private(name) for name in _framework_names(ast.parse(code)))
 
 
+@pytest.mark.parametrize(
+    "code", ["model._losses", "self._model._losses", "getattr(model, '_losses', None)", "setattr(x, '_losses', [])"]
+)
+def test_every_spelling_of_a_foreign_attribute_is_seen(code):
+    assert _foreign_attributes(ast.parse(code)) == ["_losses"]
+
+
+def test_what_a_file_defines_is_its_own():
+    code = "class A:\n def __init__(self):\n  self._a = 1\n def __eq__(self, other):\n  return self._a == other._a"
+    assert _foreign_attributes(ast.parse(f"{code}\nshare._replace(a=1)\nos._exit(1)")) == []
+
+
 def test_public_spelling_is_not_called_private():
     code = '"""Wraps keras.src."""\nimport keras\nfrom tensorflow import distribute\nkeras.ops.mean'
     assert not any(_is_private(name) for name in _framework_names(ast.parse(code)))
@@ -130,6 +159,23 @@ def _imports(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "an import names its module in full"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _foreign_attributes(tree):
+    """Returns the attributes with an underscore that code reads or sets, and that no class in it has."""
+    own = {"_replace", "_fields", "_exit"}
+    own |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_self(node.value)}
+    for kind in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        own |= {ast.unparse(node.target) for node in kind.body if isinstance(node, ast.AnnAssign)}
+    named = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr", "delattr"):
+            named += [arg.value for arg in node.args[1:2] if isinstance(arg, ast.Constant)]
+    return [name for name in named if name.startswith("_") and not name.startswith("__") and name not in own]
+
+
+def _is_self(node):
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
 def _framework_names(tree):

@@ -5,7 +5,7 @@ from typing import Any
 
 from tfscale.doctor.finding import ERROR, OK, Finding
 from tfscale.errors import VersionError
-from tfscale.training.versions import check_versions
+from tfscale.framework.versions import check_versions
 
 _OLDEST_PYTHON = (3, 10)
 

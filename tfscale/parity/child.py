@@ -25,6 +25,7 @@ from absl import flags
 from tfscale.cluster import resolve_cluster
 from tfscale.data_parallel import DataParallel
 from tfscale.errors import ParityError
+from tfscale.framework.versions import check_versions
 from tfscale.parity.fork_server import wait_for_call
 from tfscale.parity.outcome import (
     EPOCH_METRICS,
@@ -46,7 +47,6 @@ from tfscale.parity.target import Target, load
 from tfscale.parity.user_data import UserData, read_user_data
 from tfscale.training.plain_step import has_own_step
 from tfscale.training.strategy import make_strategy, simulate_replicas
-from tfscale.training.versions import check_versions
 
 _TRACE_LINES = 12
 _POLL_INTERVAL_S = 0.05

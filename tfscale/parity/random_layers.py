@@ -10,7 +10,8 @@ from typing import Any
 
 import keras
 
-from tfscale.training import _tf_private
+from tfscale.framework.layers import generators_of_layers
+from tfscale.framework.models import flat_layers
 
 # The attributes by which Keras's layers say how random they are; zero is not at all.
 _STRENGTHS = ("rate", "stddev", "dropout", "recurrent_dropout")
@@ -26,7 +27,7 @@ def switch_off_random_layers(model: keras.Model) -> tuple[tuple[str, ...], tuple
         The layers that were switched off and those that could not be, as "name (Class)".
     """
     off, still_on = [], []
-    for layer in _tf_private.flat_layers(model):
+    for layer in flat_layers(model):
         if not _is_random(layer):
             continue
         label = f"{layer.name} ({type(layer).__name__})"
@@ -46,12 +47,9 @@ def _is_random(layer: keras.layers.Layer) -> bool:
 def _draws(layer: keras.layers.Layer) -> bool:
     """Whether `layer` itself holds a seed generator, and not only a layer inside it."""
     inside = {
-        id(generator)
-        for inner in _tf_private.flat_layers(layer)
-        if inner is not layer
-        for generator in _tf_private.seed_generators(inner)
+        id(generator) for inner in flat_layers(layer) if inner is not layer for generator in generators_of_layers(inner)
     }
-    return any(id(generator) not in inside for generator in _tf_private.seed_generators(layer))
+    return any(id(generator) not in inside for generator in generators_of_layers(layer))
 
 
 def _strengths(layer: keras.layers.Layer) -> dict[str, float]:

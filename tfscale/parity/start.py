@@ -8,9 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import ParityError
+from tfscale.framework.losses import count_added_losses
+from tfscale.framework.models import build_from_spec, flat_layers
 from tfscale.parity.outcome import ModelFacts, NamedArrays
 from tfscale.parity.random_layers import switch_off_random_layers
-from tfscale.training import _tf_private
 from tfscale.training.plain_step import has_own_step
 from tfscale.training.rehearsal import rehearse
 
@@ -53,7 +54,7 @@ def _build(model: keras.Model, batch: Any) -> None:
     if _is_built(model):
         return
     try:
-        _tf_private.build_from_spec(model, batch)
+        build_from_spec(model, batch)
     except Exception:  # Whatever Keras calls a model with that has no `call`, or one of its own kind.
         if not has_own_step(model, "train_step"):
             raise
@@ -63,7 +64,7 @@ def _build(model: keras.Model, batch: Any) -> None:
 
 def _is_built(model: keras.Model) -> bool:
     # A model without `call` never is.
-    return all(layer.built for layer in _tf_private.flat_layers(model) if layer is not model)
+    return all(layer.built for layer in flat_layers(model) if layer is not model)
 
 
 def _trace(model: keras.Model, batch: Any) -> None:
@@ -126,7 +127,7 @@ def _set_weights(model: keras.Model, values: Sequence[np.ndarray]) -> None:
 
 
 def _facts(model: keras.Model, random_off: tuple[str, ...], random_on: tuple[str, ...]) -> ModelFacts:
-    layers = _tf_private.flat_layers(model)
+    layers = flat_layers(model)
     optimizer = getattr(model, "optimizer", None)
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return ModelFacts(
@@ -134,7 +135,7 @@ def _facts(model: keras.Model, random_off: tuple[str, ...], random_on: tuple[str
         batch_norm=tuple(layer.name for layer in layers if isinstance(layer, keras.layers.BatchNormalization)),
         random_off=random_off,
         random_on=random_on,
-        num_added_losses=_tf_private.count_added_losses(model),
+        num_added_losses=count_added_losses(model),
         clips=any(getattr(inner, name, None) is not None for name in _CLIPPING),
         averages_micro_steps=bool(
             getattr(inner, "use_ema", False) and getattr(inner, "gradient_accumulation_steps", None)

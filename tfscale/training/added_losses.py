@@ -13,14 +13,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import _tf_private
+from tfscale.framework.models import flat_layers
 from tfscale.training.share import current_share
 from tfscale.training.terms import as_mean, meet_term
 
 
 def meet_added_losses(model: keras.Model) -> None:
     """Makes what the layers of `model` give to `add_loss` obey the convention of `share.py` in a step. Idempotent."""
-    for layer in _tf_private.flat_layers(model):
+    for layer in flat_layers(model):
         layer.add_loss = functools.partial(_add_loss, weakref.ref(layer))
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfscale.training import _collective_private
+from tfscale.framework.collectives import all_reduce_lanes
 from tfscale.training.own_functions import is_in_function_of_step, refuse_to_send_from_function
 from tfscale.training.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.training.progress import current_progress
@@ -44,7 +44,7 @@ def set_communication_options(strategy: tf.distribute.Strategy, options: Any, pa
         options: `tf.distribute.experimental.CommunicationOptions`, or None.
         packing: What travels together, and how many packs at a time.
     """
-    lanes = _collective_private.all_reduce_lanes(strategy, packing.in_flight) if packing.in_flight > 1 else ()
+    lanes = all_reduce_lanes(strategy, packing.in_flight) if packing.in_flight > 1 else ()
     _SETTINGS[strategy] = _Settings(options, packing, lanes)
 
 

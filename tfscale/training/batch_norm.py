@@ -18,8 +18,9 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.framework.layers import batch_moments, reduction_axes, replace_batch_moments
+from tfscale.framework.models import flat_layers
 from tfscale.scaling import ScaledKnob, scale_batch_norm_momentum
-from tfscale.training import _tf_private
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.gather import slope_weight
 from tfscale.training.share import current_share
@@ -63,7 +64,7 @@ def choose_batch_norm(requested: str, *, per_replica_batch: float, reference_bat
 
 def batch_norm_layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:
     """Every BatchNormalization layer of `model`, at any depth."""
-    return [layer for layer in _tf_private.flat_layers(model) if isinstance(layer, keras.layers.BatchNormalization)]
+    return [layer for layer in flat_layers(model) if isinstance(layer, keras.layers.BatchNormalization)]
 
 
 def set_batch_norm(model: keras.Model, mode: str) -> None:
@@ -75,7 +76,7 @@ def set_batch_norm(model: keras.Model, mode: str) -> None:
     """
     for layer in batch_norm_layers(model):
         is_global = mode == "synchronized" or layer.synchronized
-        _tf_private.replace_batch_moments(layer, _moments_of_step(layer, is_global=is_global))
+        replace_batch_moments(layer, _moments_of_step(layer, is_global=is_global))
 
 
 # The momentum with which a layer was made, and the one it got.
@@ -145,8 +146,8 @@ def _moments_of_step(layer: keras.layers.BatchNormalization, *, is_global: bool)
         share = current_share()
         # What is local on purpose is none of the differences that a check looks for.
         if share is None or share.num_replicas == 1 or not (is_global or is_recording()):
-            return _tf_private.batch_moments(layer)(inputs, mask)
-        axes, is_counted = _tf_private.reduction_axes(layer), share.is_counted(inputs.dtype)
+            return batch_moments(layer)(inputs, mask)
+        axes, is_counted = reduction_axes(layer), share.is_counted(inputs.dtype)
         if not share.weights_gradients:
             return global_moments(inputs, axes, mask, is_counted=is_counted)
         # Here the loss is not weighted by this replica's rows. So its slope is, before it goes to the others, and what

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import _tf_private
+from tfscale.framework.models import build_from_spec, flat_layers
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.foreign import is_of_keras
 from tfscale.training.functions import Look
@@ -47,7 +47,7 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
 
     def from_shapes() -> None:
         with strategy.scope():
-            _tf_private.build_from_spec(model, spec)
+            build_from_spec(model, spec)
 
     def as_first_step() -> None:
         rehearse(strategy, _step_of(model, name, terms), spec)
@@ -81,7 +81,7 @@ def _is_made_in_first_step(model: keras.Model) -> bool:
 
 def _has_own_unbuilt_layer(model: keras.Model) -> bool:
     """Whether a layer of the user's may make others as it is called, in training only perhaps."""
-    layers = _tf_private.flat_layers(model)
+    layers = flat_layers(model)
     return not all(each.built for each in layers) and not all(is_of_keras(type(each)) for each in layers)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import _graph_private
+from tfscale.framework.graphs import define_functions
 from tfscale.training.double_buffer import at_once
 from tfscale.training.made import made_under
 from tfscale.training.own_share import as_lone_replica
@@ -103,7 +103,7 @@ def what_needs_no_batch(
         node.attr.pop("_class", None)
     del graph.node[:]
     graph.node.extend(kept)
-    _graph_private.define_functions(graph.library.function)
+    define_functions(graph.library.function)
 
     @tf.function(autograph=False)
     def run(*values: Any) -> None:

@@ -17,7 +17,8 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.training import _tf_private
+from tfscale.framework.losses import lists_of_losses
+from tfscale.framework.models import flat_layers
 from tfscale.training.all_reduce import all_gather, all_reduce_sum, replica_id
 from tfscale.training.foreign import set_by_user
 from tfscale.training.inputs import with_stand_in
@@ -61,7 +62,7 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
     Raises:
         DrawsBesideError: When the step draws random numbers between the calls that every replica would draw for itself.
     """
-    for layer in _tf_private.flat_layers(model):
+    for layer in flat_layers(model):
         own = set_by_user(layer, "call") or type(layer).call.__get__(layer)
         layer.call = functools.update_wrapper(functools.partial(_call, own, divides(layer)), own)
     outer, _WHOLE.share, _WHOLE.inside = _WHOLE.share, share, []
@@ -77,7 +78,7 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
 @contextlib.contextmanager
 def _keeping_losses(model: keras.Model) -> Iterator[None]:
     """Lets layers keep the losses of this replica alone, while others take their turn in what gathers rows."""
-    context, lists = tf.distribute.get_replica_context(), _tf_private.lists_of_losses(_tf_private.flat_layers(model))
+    context, lists = tf.distribute.get_replica_context(), lists_of_losses(flat_layers(model))
 
     def merge_call(*args: Any, **kwargs: Any) -> Any:
         kept = [list(losses) for losses in lists]

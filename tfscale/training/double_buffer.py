@@ -29,7 +29,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
-from tfscale.training import _tf_private
+from tfscale.framework.replicas import write_locally
 from tfscale.training.all_reduce import all_are_ready, widened
 from tfscale.training.loss_scale import scaled, unscaled
 from tfscale.training.thread_flag import ThreadFlag
@@ -191,7 +191,7 @@ class DoubleBuffer:
             self._mask = keras.Variable(
                 tf.zeros([len(self._waiting)], tf.int32), dtype="int32", trainable=False, name="gradients_waiting"
             )
-        _tf_private.write_locally(self._mask)
+        write_locally(self._mask)
 
     def _read_mask(self) -> tuple[int, ...]:
         if self._mask is None:

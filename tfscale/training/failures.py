@@ -23,7 +23,7 @@ from tfscale.cluster.peer_failure import describe_end, describe_peer_failure
 from tfscale.cluster.place import Place, describe_place
 from tfscale.cluster.verdict import Verdict, describe_verdict, judge_doors
 from tfscale.errors import ClusterError, TfscaleError
-from tfscale.training import _collective_private
+from tfscale.framework.collectives import exchange_with_other_workers, report_to_other_workers
 from tfscale.training.inputs import local_replicas, worker_addresses, worker_rank
 from tfscale.training.peers import PeerWatch, find_watch, start_watch
 
@@ -219,7 +219,7 @@ def _report(strategy: tf.distribute.Strategy, error: BaseException) -> None:
 def _tell(message: str) -> None:
     # Where the job has failed already, the others know; this worker's own error is what is to be seen.
     with contextlib.suppress(tf.errors.OpError):
-        _collective_private.report_to_other_workers(message)
+        report_to_other_workers(message)
 
 
 def _all_refuse(strategy: tf.distribute.Strategy) -> bool:
@@ -227,7 +227,7 @@ def _all_refuse(strategy: tf.distribute.Strategy) -> bool:
     replicas, rank = local_replicas(strategy), worker_rank(strategy)
     call = f"tfscale/refused/{_CALLS[strategy]}"
     others = [f"{call}/{other}" for other in range(replicas.total // replicas.here) if other != rank]
-    return _collective_private.exchange_with_other_workers(f"{call}/{rank}", others, timeout_s=_PATIENCE_S)
+    return exchange_with_other_workers(f"{call}/{rank}", others, timeout_s=_PATIENCE_S)
 
 
 def _in_short(error: BaseException, limit: int = _SHOWN_CHARACTERS) -> str:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from tfscale.training import _tf_private
+from tfscale.framework.layers import axes_of
 
 
 def is_of_keras(thing: Any) -> bool:
@@ -55,5 +55,5 @@ def has_axis_of_rows(owner: Any, arguments: Mapping[str, Any] | None = None) -> 
         >>> has_axis_of_rows(keras.layers.Softmax(axis=0)), has_axis_of_rows(keras.layers.Softmax())
         (True, False)
     """
-    values = [*_tf_private.axes_of(owner), (arguments or {}).get("axis")]
+    values = [*axes_of(owner), (arguments or {}).get("axis")]
     return any(0 in (value if isinstance(value, list | tuple) else [value]) for value in values)

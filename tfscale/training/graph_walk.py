@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.training import _graph_private
+from tfscale.framework.graphs import captured_from_outside
 
 # What these say of a tensor depends on its shape alone.
 _SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
@@ -38,7 +38,7 @@ def is_made_by(tensor: tf.Tensor, kinds: Collection[str]) -> bool:
     while tf.is_symbolic_tensor(tensor):
         if tensor.op.type in kinds:
             return bool(tensor.value_index == 0)
-        outside = _graph_private.captured_from_outside(tensor.op.graph)
+        outside = captured_from_outside(tensor.op.graph)
         if tensor.op.name in outside:
             tensor = outside[tensor.op.name]
         elif tensor.op.type in _SAME_VALUES:
@@ -66,7 +66,7 @@ def _operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:
     while left:
         op = left.pop()
         if id(op.graph) not in captured:
-            captured[id(op.graph)] = _graph_private.captured_from_outside(op.graph)
+            captured[id(op.graph)] = captured_from_outside(op.graph)
         outside = captured[id(op.graph)]
         if op.name in outside:
             # A stand-in for a tensor of the graph around this one, or for something that is there already.

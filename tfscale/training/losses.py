@@ -26,7 +26,15 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.training import _tf_private
+from tfscale.framework.losses import (
+    COMPILED_LOSS_NAMES,
+    arguments_of_function,
+    copy_keras_mask,
+    keras_mask,
+    loss_entries,
+    output_loss_trackers,
+)
+from tfscale.framework.models import flat_layers
 from tfscale.training.all_reduce import all_gather, all_reduce_sum
 from tfscale.training.foreign import has_axis_of_rows, is_of_keras
 from tfscale.training.share import Share, current_share
@@ -63,7 +71,7 @@ class GlobalLoss(keras.losses.Loss):
         if self.loss.reduction in ("sum", "none", None):
             return as_mean(local, share)
         weighted = self.loss.reduction == "mean_with_sample_weight"
-        masked = any(_tf_private.keras_mask(value) is not None for value in (y_pred, values))
+        masked = any(keras_mask(value) is not None for value in (y_pred, values))
         if not masked and not (weighted and sample_weight is not None):
             return local
         denominator = _Count(values)(y_true, y_pred, sample_weight if weighted else None) * share.is_counted(
@@ -103,7 +111,7 @@ def mixes_rows(loss: keras.losses.Loss) -> bool:
         return False
     if isinstance(loss, keras.losses.Circle) or getattr(loss, "fn", None) is keras.losses.circle:
         return True
-    return has_axis_of_rows(loss, _tf_private.arguments_of_function(loss))
+    return has_axis_of_rows(loss, arguments_of_function(loss))
 
 
 def _refuse_parts(loss: keras.losses.Loss, share: Share) -> None:
@@ -124,7 +132,7 @@ class _Count(keras.losses.Loss):
     def __init__(self, values: tf.Tensor):
         super().__init__(reduction="sum", dtype=values.dtype.name)
         self._ones = tf.ones_like(values)
-        _tf_private.copy_keras_mask(values, self._ones)
+        copy_keras_mask(values, self._ones)
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
         del y_true, y_pred
@@ -151,11 +159,11 @@ def gather_with_own_slope(rows: Any, share: Share) -> Any:
 
 def make_losses_global(model: keras.Model) -> None:
     """Makes every loss term of a built, compiled model obey the convention of `share.py`. Idempotent."""
-    entries = _tf_private.loss_entries(model)
+    entries = loss_entries(model)
     for index, entry in enumerate(entries):
         if not isinstance(entry.loss, GlobalLoss):
             entries[index] = entry._replace(loss=GlobalLoss(entry.loss))
-    for tracker in _tf_private.output_loss_trackers(model):
+    for tracker in output_loss_trackers(model):
         tracker.update_state = functools.partial(_track_output_loss, tracker)
 
 
@@ -202,10 +210,10 @@ def global_loss_attributes(model: keras.Model) -> Iterator[None]:
 def _loss_attributes(model: keras.Model) -> dict[tuple[Any, str], keras.losses.Loss]:
     return {
         (layer, name): value
-        for layer in _tf_private.flat_layers(model)
+        for layer in flat_layers(model)
         for name, value in vars(layer).items()
         if isinstance(value, keras.losses.Loss)
-        and name not in _tf_private.COMPILED_LOSS_NAMES
+        and name not in COMPILED_LOSS_NAMES
         # A value per example is as it is; whatever the step makes of it is met where it ends.
         and value.reduction not in ("none", None)
     }

@@ -18,7 +18,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import _tf_private
+from tfscale.framework.losses import arguments_of_function, metric_function
+from tfscale.framework.models import all_metrics
 from tfscale.training.all_reduce import all_reduce_sum, replica_id
 from tfscale.training.foreign import is_of_keras
 from tfscale.training.gather import gather_rows
@@ -36,7 +37,7 @@ _WARNED: weakref.WeakSet[keras.metrics.Metric] = weakref.WeakSet()
 
 def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
     """The metrics of `model` one by one, and any other made under its strategy, whatever holds it."""
-    found = [*_tf_private.all_metrics(model), *made_under(model.distribute_strategy).metrics]
+    found = [*all_metrics(model), *made_under(model.distribute_strategy).metrics]
     return list({id(metric): metric for metric in found}.values())
 
 
@@ -140,7 +141,7 @@ def _may_need_all_rows(metric: keras.metrics.Metric, args: Sequence[Any], share:
     Or a function of somebody else's, in which rows may meet though it returns a number for each: a recall among the
     rows of a batch is the same for few rows or many, as long as it is 1.
     """
-    function = _tf_private.metric_function(metric)
+    function = metric_function(metric)
     if function is None or len(args) < 2:
         return False
     may_be = function in _MAY_BE_ONE_NUMBER or isinstance(function, keras.losses.Loss)
@@ -150,7 +151,7 @@ def _may_need_all_rows(metric: keras.metrics.Metric, args: Sequence[Any], share:
     if not is_of_keras(function) and can_be_sent and not share.is_part:
         return True
     # Looked at while tracing, and left out of the graph by TensorFlow, since nobody uses it.
-    value = tf.convert_to_tensor(function(*args[:2], **_tf_private.arguments_of_function(metric)))
+    value = tf.convert_to_tensor(function(*args[:2], **arguments_of_function(metric)))
     return value.shape.rank == 0
 
 

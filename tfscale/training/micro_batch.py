@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import BatchError, ModelError
-from tfscale.training import _tf_private
+from tfscale.framework.models import call_model, compute_loss_of
 from tfscale.training.agreement import least_of_workers
 from tfscale.training.batch_norm import batch_norm_layers, is_synchronized
 from tfscale.training.batch_rows import leaves_of, plan_rows
@@ -231,8 +231,8 @@ def _try_pass(
     def one(part: Part) -> list[Any]:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(part.batch.data)
         with tf.GradientTape() as tape, changing_nothing(model):
-            y_pred = _tf_private.call_model(model, x, training=True)
-            loss = _tf_private.compute_loss(model, x, y, y_pred, sample_weight, training=True)
+            y_pred = call_model(model, x, training=True)
+            loss = compute_loss_of(model, x, y, y_pred, sample_weight, training=True)
         return tape.gradient(loss, model.trainable_weights)
 
     def passes() -> tf.Tensor:

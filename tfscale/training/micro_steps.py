@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfscale.training import _tf_private
+from tfscale.framework.models import call_model, compute_loss_of
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.inputs import ReplicaBatch, has_rows, own_rows, take_rows, with_stand_in
 from tfscale.training.own_share import make_lone_share, part_of
@@ -109,9 +109,9 @@ def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, 
             state.begin(part)
             # By itself, no layer exchanges anything.
             with in_share(make_lone_share(part.share.num_examples)):
-                y_pred = _tf_private.call_model(model, x, training=True)
+                y_pred = call_model(model, x, training=True)
             with in_share(part.share._replace(denominators=counting)):
-                _tf_private.compute_loss(model, x, y, y_pred, sample_weight, training=True)
+                compute_loss_of(model, x, y, y_pred, sample_weight, training=True)
         return counting.found
 
     counts = add_parts(run, batch, share, division)

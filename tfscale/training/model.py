@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfscale.training import _datasets_private, _fit_private, _tf_private, metrics, step
+from tfscale.framework.datasets import distributed_dataset
+from tfscale.framework.fit import keep_last_logs
+from tfscale.framework.models import flat_layers, replace_auto_jit_compile, replace_symbolic_build
+from tfscale.training import metrics, step
 from tfscale.training.added_losses import meet_added_losses
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
 from tfscale.training.building import RowsRehearsal, build_for
@@ -178,9 +181,9 @@ class PreparedModel:
         for name in ("fit", "evaluate", "predict"):
             setattr(model, name, self._checked(name))
         model.compile = self._compiled_inside()
-        _tf_private.replace_symbolic_build(model, self.build)
-        _tf_private.replace_auto_jit_compile(model, self._would_compile)
-        _fit_private.keep_last_logs(model, self._logs_before_restart, functools.partial(has_own_logs, model))
+        replace_symbolic_build(model, self.build)
+        replace_auto_jit_compile(model, self._would_compile)
+        keep_last_logs(model, self._logs_before_restart, functools.partial(has_own_logs, model))
         # Functions made before belong to the unprepared model.
         model.train_function = model.test_function = model.predict_function = None
 
@@ -230,7 +233,7 @@ class PreparedModel:
             if self._fit is not None:
                 self._fit.use(iterator)
             self._calls.begin_pass(self._model, iterator)
-        spec = data_batch if iterator is None else dataset_spec(_datasets_private.distributed_dataset(iterator))
+        spec = data_batch if iterator is None else dataset_spec(distributed_dataset(iterator))
         self._data_spec = spec
 
     def _logs_before_restart(self) -> dict[str, Any]:
@@ -238,7 +241,7 @@ class PreparedModel:
 
     def _would_compile(self) -> bool:
         kinds = [device.device_type for device in tf.config.list_physical_devices()]
-        return would_compile(_tf_private.flat_layers(self._model), kinds)
+        return would_compile(flat_layers(self._model), kinds)
 
     def _steps(self, name: str, default: Callable[..., Any], own: Callable[..., Any], *more: Any) -> ReplicaSteps:
         """What a replica does with its rows in the step `name`: `default`, or `own` for a class that defines it."""

@@ -19,7 +19,16 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.training import _tf_private
+from tfscale.framework.optimizers import (
+    clips_gradients,
+    gradient_accumulators,
+    hook_averages,
+    hook_gradients,
+    micro_step_counter,
+    scalar_variables,
+    trained_variables,
+)
+from tfscale.framework.replicas import write_locally
 from tfscale.training.adascale import AdaScaleSGD, OwnMoments, own_moments
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.callers import callers
@@ -56,8 +65,8 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
     inner = innermost(optimizer)
     for updater in updaters_of(inner):
         _reduce_before_update(updater)
-    for variable in (*_tf_private.scalar_variables(optimizer), *_tf_private.scalar_variables(inner)):
-        _tf_private.write_locally(variable)
+    for variable in (*scalar_variables(optimizer), *scalar_variables(inner)):
+        write_locally(variable)
     apply = type(optimizer).apply.__get__(optimizer)
 
     def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
@@ -102,11 +111,11 @@ def flush_waiting(optimizer: keras.optimizers.Optimizer) -> None:
 
 
 def _reduce_before_update(updater: keras.optimizers.Optimizer) -> None:
-    _tf_private.hook_gradients(updater, lambda gradients: _reduce_unless_reduced(updater, gradients))
+    hook_gradients(updater, lambda gradients: _reduce_unless_reduced(updater, gradients))
     if accumulates(updater) and updater.use_ema:
-        _tf_private.hook_averages(updater, lambda action: _on_update_step(updater, action))
-    for variable in _tf_private.scalar_variables(updater):
-        _tf_private.write_locally(variable)
+        hook_averages(updater, lambda action: _on_update_step(updater, action))
+    for variable in scalar_variables(updater):
+        write_locally(variable)
 
 
 def gradient_weight(optimizer: keras.optimizers.Optimizer, share: Share) -> Any:
@@ -149,7 +158,7 @@ def _times(gradient: Any, weight: tf.Tensor) -> Any:
 
 
 def _meet_gradients(optimizer: Any, gradients: list[Any], variables: Any, *, is_global: bool) -> bool:
-    named = _tf_private.trained_variables(innermost(optimizer)) if variables is None else variables
+    named = trained_variables(innermost(optimizer)) if variables is None else variables
     names = [getattr(variable, "path", None) or variable.name for variable in named or ()]
     label = f"optimizer {optimizer.name!r}"
     return meet_term("gradients", optimizer, label, gradients, names or [label] * len(gradients), is_global=is_global)
@@ -264,7 +273,7 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any]) -> Any:
     if not asking:
         return send(value)
     optimizer = asking[0]
-    if _tf_private.clips_gradients(optimizer) or accumulates(optimizer):
+    if clips_gradients(optimizer) or accumulates(optimizer):
         raise ModelError(
             "An optimizer that clips or accumulates gradients must exist before the step in which it is used.\n"
             f"Received: {optimizer.name!r}, made inside of it or outside of the strategy's scope. Make it under "
@@ -326,7 +335,7 @@ def _on_update_step(optimizer: keras.optimizers.Optimizer, action: Callable[[], 
         return tf.constant(0)
 
     steps = optimizer.gradient_accumulation_steps
-    is_update = tf.equal((tf.convert_to_tensor(_tf_private.micro_step_counter(optimizer).value) + 1) % steps, 0)
+    is_update = tf.equal((tf.convert_to_tensor(micro_step_counter(optimizer).value) + 1) % steps, 0)
     tf.cond(is_update, run, lambda: tf.constant(0))
 
 
@@ -342,7 +351,7 @@ def average_accumulators(optimizer: keras.optimizers.Optimizer) -> None:
 
     To be called by every replica. Costs one reduction of the size of the gradients.
     """
-    accumulators = _tf_private.gradient_accumulators(innermost(optimizer))
+    accumulators = gradient_accumulators(innermost(optimizer))
     totals = all_reduce_sum([tf.convert_to_tensor(variable.value) for variable in accumulators])
     for variable, total in zip(accumulators, totals, strict=True):
         variable.assign(total / num_replicas())

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.training._graph_private import value_outside
+from tfscale.framework.graphs import value_outside
 from tfscale.training.made import made_under
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.training._graph_private import DeviceName, naming_device
+from tfscale.framework.graphs import DeviceName, naming_device
 
 
 class _Traced(threading.local):

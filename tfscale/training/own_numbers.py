@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfscale.training import _tf_private
+from tfscale.framework.models import flat_layers
 from tfscale.training.foreign import is_of_keras
 
 
@@ -25,7 +25,7 @@ class OwnNumbers:
     """
 
     def __init__(self, model: keras.Model):
-        self._owners = [layer for layer in _tf_private.flat_layers(model) if not is_of_keras(type(layer))]
+        self._owners = [layer for layer in flat_layers(model) if not is_of_keras(type(layer))]
         self._known = [{*_numbers(vars(owner)), *_numbers_of_class(owner)} for owner in self._owners]
 
     def read(self) -> dict[str, np.ndarray]:

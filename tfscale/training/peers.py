@@ -24,7 +24,7 @@ from tfscale.cluster.memory import read_memory_mib
 from tfscale.cluster.place import CALLS, Place
 from tfscale.cluster.secret import read_secret
 from tfscale.cluster.verdict import Verdict, judge_doors, judge_places, judge_silence, judge_stuck
-from tfscale.training import _collective_private
+from tfscale.framework.collectives import abort_collectives
 from tfscale.training.inputs import local_replicas, worker_addresses, worker_rank
 from tfscale.training.introduction import introduce
 
@@ -56,7 +56,7 @@ class PeerWatch:
         rank: int,
         workers: list[str],
         heartbeats: Heartbeats,
-        abort: Callable[[str], None] = _collective_private.abort_collectives,
+        abort: Callable[[str], None] = abort_collectives,
         clock: Callable[[], float] = time.monotonic,
     ):
         self.rank = rank

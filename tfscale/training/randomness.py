@@ -15,7 +15,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import _fit_private, _tf_private
+from tfscale.framework.fit import global_seed_generator, use_global_seed_generator
+from tfscale.framework.layers import generators_of_layers
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.divided_calls import divides_calls
 from tfscale.training.inputs import local_replicas
@@ -61,8 +62,8 @@ def micro_step_seed(seed: tf.Tensor, index: Any) -> tf.Tensor:
 
 def seed_generators(strategy: tf.distribute.Strategy, model: keras.Model | None = None) -> list[Any]:
     """What steps draw from: Keras's generators that `strategy` or `model` know, and the one without a seed."""
-    general = _fit_private.global_seed_generator()
-    found = [] if model is None else _tf_private.seed_generators(model)
+    general = global_seed_generator()
+    found = [] if model is None else generators_of_layers(model)
     found += [*made_under(strategy).seed_generators, *([] if general is None else [general])]
     return list({id(generator): generator for generator in found}.values())
 
@@ -96,11 +97,11 @@ def seeds_of_replicas(fn: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     Yields:
         What is to be run in its place.
     """
-    general, graph = _fit_private.global_seed_generator(), tf.compat.v1.get_default_graph()
+    general, graph = global_seed_generator(), tf.compat.v1.get_default_graph()
     seed = None if tf.executing_eagerly() else graph.seed
 
     def on_replica(*args: Any, **kwargs: Any) -> Any:
-        _fit_private.use_global_seed_generator(general)
+        use_global_seed_generator(general)
         if seed is None:
             return fn(*args, **kwargs)
         context, own = tf.distribute.get_replica_context(), _graph_seed(seed, replica_id())

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.training import _graph_private
+from tfscale.framework.graphs import around_loops
 from tfscale.training.optimizers import sum_of_global_batch
 from tfscale.training.share import current_share
 from tfscale.training.terms import sums_where_read
@@ -35,7 +35,7 @@ def read_in_step(variable: Any, take: Callable[[], Any]) -> Any:
         return tf.identity(value), lambda slope: sum_of_global_batch(variable, slope, share)
 
     # A loop of TensorFlow cannot send: what its turns read is read once, around it.
-    graph = None if tf.executing_eagerly() else _graph_private.around_loops(tf.compat.v1.get_default_graph())
+    graph = None if tf.executing_eagerly() else around_loops(tf.compat.v1.get_default_graph())
     if graph is None:
         return read(take())
     with graph.as_default():

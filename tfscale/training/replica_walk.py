@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfscale.training import _graph_private
+from tfscale.framework.graphs import captured_from_outside, graph_of_function
 from tfscale.training.made import made_under
 
 LOOPS = frozenset(("While", "StatelessWhile"))
@@ -95,7 +95,7 @@ class ReplicaWalk:
             if frame.outer is not None:
                 ((frame, tensor), *_) = self._outside(frame, tensor) or [(frame, None)]
                 continue
-            tensor = _graph_private.captured_from_outside(frame.graph).get(tensor.op.name)
+            tensor = captured_from_outside(frame.graph).get(tensor.op.name)
             if tf.is_symbolic_tensor(tensor):
                 frame = Frame(tensor.graph)
         return tensor
@@ -169,7 +169,7 @@ class ReplicaWalk:
                 return [(frame.outer, frame.call.inputs[index + (frame.call.type not in _CALLS)])]
             body = self._bodies(frame.call, frame.outer)["body"]
             return [(frame.outer, frame.call.inputs[index]), (body, body.graph.outputs[index])]
-        captured = _graph_private.captured_from_outside(frame.graph)
+        captured = captured_from_outside(frame.graph)
         if tensor.op.name not in captured:
             # An argument of the function around `strategy.run`, or a loop variable there: of all its replicas.
             return []
@@ -196,7 +196,7 @@ class ReplicaWalk:
                 name = f"{attribute}{number or ''}"
                 key = id(frame.graph), op.name, name
                 if key not in self._frames:
-                    graph = _graph_private.graph_of_function(frame.graph, function.name)
+                    graph = graph_of_function(frame.graph, function.name)
                     self._frames[key] = None if graph is None else Frame(graph, op, frame)
                 if self._frames[key] is not None:
                     found[name] = self._frames[key]

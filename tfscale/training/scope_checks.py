@@ -10,7 +10,8 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.training import _tf_private
+from tfscale.framework.models import flat_layers
+from tfscale.framework.replicas import is_replicated
 from tfscale.training.foreign import is_of_keras, set_by_user
 from tfscale.training.updaters import held_optimizers, innermost
 
@@ -80,7 +81,7 @@ def refuse_stateful_layers(model: keras.Model, num_replicas: int) -> None:
     Raises:
         ModelError: Naming the layer.
     """
-    stateful = [layer.name for layer in _tf_private.flat_layers(model) if getattr(layer, "stateful", False)]
+    stateful = [layer.name for layer in flat_layers(model) if getattr(layer, "stateful", False)]
     if stateful and num_replicas > 1:
         raise ModelError(
             "A stateful RNN keeps a state for each row of a batch of one size, and cannot be divided over replicas.\n"
@@ -110,7 +111,7 @@ def check_inside_scope(variables: Iterable[keras.Variable], kind: str, name: str
     Raises:
         ModelError: Naming the first of them.
     """
-    outside = [variable.path for variable in variables if not _tf_private.is_replicated(variable)]
+    outside = [variable.path for variable in variables if not is_replicated(variable)]
     if outside:
         raise ModelError(
             f"The {kind} must be created under the strategy's scope.\n"

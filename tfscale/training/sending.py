@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
-from tfscale.training import _tf_private
+from tfscale.framework.optimizers import trained_variables
 from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.compression.choice import choose_compression
@@ -101,7 +101,7 @@ def send_gradients(optimizer: keras.optimizers.Optimizer, sending: Sending, stra
         _log.info("double buffering: one replica sends nothing, so there is nothing to overlap; steps are exact")
     # By a weak reference, because the buffer lives as long as the optimizer.
     reduce = functools.partial(_sum_dense, weakref.ref(innermost(optimizer)))
-    trained = _tf_private.trained_variables(innermost(optimizer))
+    trained = trained_variables(innermost(optimizer))
     set_buffer(optimizer, DoubleBuffer(strategy, trained, reduce=reduce))
 
 
@@ -118,7 +118,7 @@ def _compress(
         )
     existing = _REDUCERS.get(updater)
     if existing is None or existing.compression is not compression or not existing.is_ready:
-        _REDUCERS[updater] = GradientReducer(compression, strategy, _tf_private.trained_variables(updater))
+        _REDUCERS[updater] = GradientReducer(compression, strategy, trained_variables(updater))
 
 
 def _refuse_double_buffering(updater: keras.optimizers.Optimizer) -> None:

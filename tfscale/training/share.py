@@ -107,7 +107,7 @@ def current_share() -> Share | None:
 def num_replicas() -> int:
     """Among how many replicas the step at hand is divided; 1 where each computes all rows.
 
-    Whoever else asks TensorFlow inside of a step is told that there is one (`_strategy_private.py`).
+    Whoever else asks TensorFlow inside of a step is told that there is one (`framework/replicas.py`).
     """
     share = current_share()
     return int(tf.distribute.get_strategy().num_replicas_in_sync) if share is None else share.num_replicas

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.training import _graph_private
+from tfscale.framework.graphs import define_functions, definition_of
 
 # A name is not given twice.
 _COUNT = itertools.count()
@@ -113,7 +113,7 @@ def silenced(concrete: Any, generators: Collection[tf.Variable] = ()) -> Callabl
     for inner in graph.library.function:
         _silence(inner.node_def, (), is_function=True)
     _rename_functions(graph)
-    _graph_private.define_functions(graph.library.function)
+    define_functions(graph.library.function)
 
     @tf.function(autograph=False)
     def function(*values: Any) -> Any:
@@ -183,7 +183,7 @@ def _ends(by_name: Mapping[str, Any], source: str) -> Iterator[str | None]:
 
 def _has_seed_by_hand(by_name: Mapping[str, Any], node: Any, states: Collection[str]) -> bool:
     """Whether a draw has a seed that is made of constants, of variables or of the batch alone."""
-    names = [each.name for each in _graph_private.definition_of(node.op).input_arg]
+    names = [each.name for each in definition_of(node.op).input_arg]
     left = [source for name, source in zip(names, node.input, strict=False) if name in _SEEDS]
     is_stateless, met = bool(left), set[str]()
     while left:
@@ -201,7 +201,7 @@ def _has_seed_by_hand(by_name: Mapping[str, Any], node: Any, states: Collection[
 
 def _dtypes(node: Any, arguments: str) -> list[tf.DType]:
     """Of the inputs (`"input_arg"`) or the outputs (`"output_arg"`) of a node."""
-    given = getattr(_graph_private.definition_of(node.op), arguments)
+    given = getattr(definition_of(node.op), arguments)
     return [tf.as_dtype(node.attr[each.type_attr].type if each.type_attr else each.type) for each in given]
 
 
@@ -221,7 +221,7 @@ def _insert(nodes: Any, node: Any, silent: Callable[..., tf.Tensor], *places: in
         label = f"{node.name}/silenced/{name}"
         if not is_function:
             return f"{label}:{place or 0}"
-        outputs = _graph_private.definition_of(graph.get_operation_by_name(name).type).output_arg
+        outputs = definition_of(graph.get_operation_by_name(name).type).output_arg
         return f"{label}:{outputs[int(place or 0)].name}:0"
 
     for each in graph.as_graph_def().node:

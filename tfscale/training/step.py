@@ -14,7 +14,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import _tf_private, checksums, metrics, optimizers
+from tfscale.framework.losses import loss_tracker
+from tfscale.framework.models import call_model, compute_loss_of
+from tfscale.training import checksums, metrics, optimizers
 from tfscale.training.all_reduce import all_reduce_sum, replica_id
 from tfscale.training.batch_norm import batch_norm_layers, local_statistics, moving_statistics
 from tfscale.training.divided_calls import dividing_calls
@@ -273,12 +275,12 @@ def _forward(model: keras.Model, data: Any, share: Share, *, training: bool) -> 
 def _forward_on_rows(
     model: keras.Model, x: Any, y: Any, sample_weight: Any, share: Share, *, training: bool
 ) -> tf.Tensor:
-    y_pred = _tf_private.call_model(model, x, training=training)
-    loss = _tf_private.compute_loss(model, x, y, y_pred, sample_weight, training=training)
+    y_pred = call_model(model, x, training=training)
+    loss = compute_loss_of(model, x, y, y_pred, sample_weight, training=training)
     if meet_loss(model, loss):
         loss = as_mean(loss, share)
     weight = share.num_examples * share.logged_per_example
-    _tf_private.loss_tracker(model).update_state(_mean_entry(loss, share), sample_weight=weight)
+    loss_tracker(model).update_state(_mean_entry(loss, share), sample_weight=weight)
     model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
     return loss
 

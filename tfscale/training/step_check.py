@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import ParityError, TfscaleError
-from tfscale.training import _tf_private
+from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.training.agreement import first_of_workers
 from tfscale.training.check_rows import Amount, CheckRows
 from tfscale.training.divided_calls import DrawsBesideError
@@ -209,7 +209,7 @@ class StepCheck:
             # No graph tells of others that it uses.
             self._state.add(made_under(self._strategy).variables)
         for optimizer in held_optimizers(self._model):
-            self._state.average(_tf_private.gradient_accumulators(innermost(optimizer)))
+            self._state.average(gradient_accumulators(innermost(optimizer)))
         with self._state.put_back():
             self._begin_anew()
             return first_of_workers(self._strategy, self._compare(rows))

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.training import _tf_private
+from tfscale.framework.models import flat_layers
 from tfscale.training.first_step import Outcome
 from tfscale.training.terms import Term
 
@@ -44,7 +44,7 @@ class Difference(NamedTuple):
 
 def bytes_per_number(model: keras.Model) -> int:
     """Of the narrowest floating-point numbers with which a layer computes."""
-    kinds = [tf.as_dtype(layer.compute_dtype or "float32") for layer in _tf_private.flat_layers(model)]
+    kinds = [tf.as_dtype(layer.compute_dtype or "float32") for layer in flat_layers(model)]
     return min((kind.size for kind in kinds if kind.is_floating), default=4)
 
 

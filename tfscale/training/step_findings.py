@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.training import _tf_private
+from tfscale.framework.losses import loss_tracker
 from tfscale.training.agreement import agree_with_chief
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.first_step import Outcome, TwoRuns
@@ -126,7 +126,7 @@ class StepFindings:
         }
         # What is one number of each replica already has no rows to be gathered.
         found -= {term.owner for term in reference.if_mean if term.kind == "metric"}
-        found -= {id(_tf_private.loss_tracker(self._model))} if self._model.compiled else set()
+        found -= {id(loss_tracker(self._model))} if self._model.compiled else set()
         is_new = bool(found - self._terms.gathered)
         self._terms.gathered |= found
         return is_new

@@ -19,7 +19,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import BatchError
-from tfscale.training import _fit_private
+from tfscale.framework.fit import join_steps
 from tfscale.training.agreement import least_of_workers
 from tfscale.training.inputs import local_replicas
 
@@ -176,7 +176,7 @@ class ChosenCalls:
             return
         if epoch_iterator not in self._passes:
             self._passes[epoch_iterator] = StepsPerCall(self._agree)
-            _fit_private.join_steps(epoch_iterator, functools.partial(self._calls_of, weakref.ref(epoch_iterator)))
+            join_steps(epoch_iterator, functools.partial(self._calls_of, weakref.ref(epoch_iterator)))
 
     def _calls_of(self, epoch_iterator: Any, steps: Any, num_steps: int | None) -> Iterator[tuple[int, int, Any]]:
         chosen = self._passes[epoch_iterator()]

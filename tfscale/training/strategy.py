@@ -18,8 +18,9 @@ from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight import gather_facts, meet
 from tfscale.cluster.secret import read_secret
 from tfscale.errors import DeviceError
-from tfscale.training import _collective_private, _tf_private
-from tfscale.training._strategy_private import Answers, answer_for
+from tfscale.framework.collectives import has_tensorflow_started
+from tfscale.framework.replicas import Answers, answer_for, runs_without_merge_call, update_without_merge_call
+from tfscale.framework.versions import check_versions
 from tfscale.training.all_reduce import set_communication_options
 from tfscale.training.communication import choose_communication, choose_devices, measures_link
 from tfscale.training.data.distribution import distribute_global_batches
@@ -32,7 +33,6 @@ from tfscale.training.packs import choose_packing
 from tfscale.training.reads import read_in_step
 from tfscale.training.replica_count import told
 from tfscale.training.scope_checks import refuse_loop_inside_scope, refuse_optimizer_outside
-from tfscale.training.versions import check_versions
 from tfscale.training.xla import refuse_updates_inside_xla
 
 _log = logging.getLogger(__name__)
@@ -185,7 +185,7 @@ def _options(implementation: str) -> Any:
 
 
 def _refuse_late_start() -> None:
-    if _collective_private.has_tensorflow_started():
+    if has_tensorflow_started():
         raise DeviceError(
             "On several workers the strategy must be made before TensorFlow starts.\n"
             "Received: a process in which TensorFlow runs already: it has made a tensor, a variable or a dataset, "
@@ -216,10 +216,10 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
             "`strategy` must be a tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy.\n"
             f"Received: {type(strategy).__name__}. Leave `strategy` out to have the right one made."
         )
-    if not _tf_private.runs_without_merge_call(strategy):
+    if not runs_without_merge_call(strategy):
         if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             _SERVING.append(strategy)
-        _tf_private.update_without_merge_call(strategy)
+        update_without_merge_call(strategy)
         answer_for(
             strategy,
             Answers(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import keras
 
-from tfscale.training import _tf_private
+from tfscale.framework.optimizers import trained_variables
 
 # The optimizers that were met in the steps of a model, whatever holds them.
 _MET: weakref.WeakKeyDictionary[keras.Model, list[weakref.ref[keras.optimizers.Optimizer]]] = (
@@ -40,7 +40,7 @@ def remember_optimizers(model: keras.Model, optimizers: Iterable[keras.optimizer
 def updating(model: keras.Model, optimizers: Iterable[keras.optimizers.Optimizer]) -> list[keras.optimizers.Optimizer]:
     """Those of `optimizers` that are built for a variable of `model`."""
     own = set(map(id, model.trainable_variables))
-    built = ((each, _tf_private.trained_variables(innermost(each)) or ()) for each in optimizers)
+    built = ((each, trained_variables(innermost(each)) or ()) for each in optimizers)
     return [each for each, trained in built if not own.isdisjoint(map(id, trained))]
 
 

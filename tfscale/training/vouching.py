@@ -7,7 +7,8 @@ from typing import Any
 import keras
 
 from tfscale.errors import ModelError
-from tfscale.training import _tf_private
+from tfscale.framework.losses import arguments_of_function, loss_entries, metric_function
+from tfscale.framework.models import all_metrics, flat_layers
 from tfscale.training.foreign import has_axis_of_rows, is_of_keras, set_by_user
 from tfscale.training.updaters import innermost
 
@@ -60,7 +61,7 @@ def foreign_parts(model: keras.Model, *, predicts: bool = False) -> list[str]:
     """
     hooks = _HOOKS_OF_PREDICTIONS if predicts else _HOOKS
     found = [name for name in hooks if set_by_user(model, name) or not _is_known(getattr(type(model), name))]
-    layers = [layer for layer in _tf_private.flat_layers(model) if layer is not model]
+    layers = [layer for layer in flat_layers(model) if layer is not model]
     found += [f"layer {layer.name!r}" for layer in layers if not _is_known_layer(layer)]
     if model.run_eagerly:
         # No graph tells whether a gradient has one row for each token, or for each different one of them.
@@ -69,9 +70,9 @@ def foreign_parts(model: keras.Model, *, predicts: bool = False) -> list[str]:
     operations = getattr(model, "operations", ())
     found += [f"operation {each.name!r}" for each in operations if not isinstance(each, keras.layers.Layer)]
     if model.compiled and not predicts:
-        losses = [entry.loss for entry in _tf_private.loss_entries(model)]
+        losses = [entry.loss for entry in loss_entries(model)]
         found += [f"loss {loss.name!r}" for loss in losses if not _is_known_loss(loss)]
-        metrics = _tf_private.all_metrics(model)
+        metrics = all_metrics(model)
         found += [f"metric {metric.name!r}" for metric in metrics if not _is_known_metric(metric)]
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None and not _is_known(type(innermost(optimizer))):
@@ -87,7 +88,7 @@ def computes_row_by_row(layer: keras.layers.Layer) -> bool:
         >>> computes_row_by_row(keras.layers.Dense(1)), computes_row_by_row(keras.layers.Lambda(lambda x: x))
         (True, False)
     """
-    parts = _tf_private.flat_layers(layer)
+    parts = flat_layers(layer)
     operations = [each for part in parts for each in getattr(part, "operations", ())]
     return all(map(_is_known_layer, parts)) and all(isinstance(each, keras.layers.Layer) for each in operations)
 
@@ -117,11 +118,11 @@ def _is_known_loss(loss: Any) -> bool:
 
 
 def _is_known_metric(metric: Any) -> bool:
-    function = _tf_private.metric_function(metric)
+    function = metric_function(metric)
     # Over all axes they are one number of a batch.
     is_one_number = isinstance(metric, keras.metrics.PearsonCorrelation | keras.metrics.ConcordanceCorrelation)
     if is_one_number or function is keras.losses.circle:
         return False
-    if has_axis_of_rows(metric, _tf_private.arguments_of_function(metric)):
+    if has_axis_of_rows(metric, arguments_of_function(metric)):
         return False
     return _is_known(type(metric)) and (function is None or _is_known(function))

@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.training._graph_private import is_traced_for_xla
+from tfscale.framework.graphs import is_traced_for_xla
 from tfscale.training.thread_flag import ThreadFlag
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfscale.callbacks import ChiefOnly
 from tfscale.errors import RecoveryError
-from tfscale.training import _fit_private
+from tfscale.framework.fit import callback_counters
 from tfscale.training.recovery.counters import (
     check_states,
     read_callbacks,
@@ -145,7 +145,7 @@ def test_counters_of_keras(name, wrap):
     restore_callbacks([wrap(new)], states)
     assert {attribute: getattr(new, attribute) for attribute in counted} == counted
     # Keras may have renamed what the table names.
-    assert set(counted) <= set(_fit_private.callback_counters(old))
+    assert set(counted) <= set(callback_counters(old))
 
 
 def test_several_of_a_class_and_one_that_is_new():

@@ -9,11 +9,11 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ScalingError
+from tfscale.framework.optimizers import has_plain_rate
 from tfscale.scaling import resolve_rule, warmup_factor
 from tfscale.scaling.optimizer_table import OPTIMIZERS, find_optimizer
 from tfscale.scaling.ratio import check_ratio
 from tfscale.scaling.rules import ScalingRule, SqrtRule, rate_factor
-from tfscale.training import _tf_private
 from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.rederived import was_rederived
 from tfscale.training.schedules import check_warmup
@@ -211,7 +211,7 @@ def _read_rate(optimizer: keras.optimizers.Optimizer) -> float:
 
 
 def _check_rate(optimizer: keras.optimizers.Optimizer) -> None:
-    if not _tf_private.has_plain_rate(optimizer):
+    if not has_plain_rate(optimizer):
         raise ScalingError(
             "`ReplicaScaling` is for an optimizer whose learning rate is a plain number.\n"
             f"Received: {optimizer.name!r}, whose rate is a schedule or belongs to several optimizers. "

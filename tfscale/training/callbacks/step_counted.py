@@ -12,9 +12,9 @@ from fractions import Fraction
 import keras
 
 from tfscale.errors import ScalingError
+from tfscale.framework.fit import profile_batches, profiled_batches
 from tfscale.scaling import ScaledKnob, scale_callback_argument
 from tfscale.scaling.knob import NOT_UNDERSTOOD
-from tfscale.training import _tf_private
 from tfscale.training.callbacks.replica_scaling import ReplicaScaling
 
 # What each class counts in steps; a subclass too.
@@ -99,8 +99,8 @@ def _apply(callback: keras.callbacks.Callback, ratio: Fraction) -> Iterator[Scal
         setattr(callback, name, knob.new)
         yield _named(f"{title}.{name}", knob)
     if isinstance(callback, keras.callbacks.TensorBoard):
-        knob = scale_callback_argument("profile_batch", _tf_private.profiled_batches(callback), ratio)
-        _tf_private.profile_batches(callback, knob.new)
+        knob = scale_callback_argument("profile_batch", profiled_batches(callback), ratio)
+        profile_batches(callback, knob.new)
         yield _named(f"{title}.profile_batch", knob)
     if not known and not type(callback).__module__.startswith(("keras.", "tfscale.")):
         for name, value in vars(callback).items():

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import _tf_private
+from tfscale.framework.models import call_model
 from tfscale.training.agreement import gather_from_workers
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.inputs import ReplicaBatch, local_replicas, worker_rank
@@ -39,7 +39,7 @@ def make_probe(model: keras.Model, strategy: tf.distribute.Strategy) -> Callable
         x, _, _ = keras.utils.unpack_x_y_sample_weight(parts[replica_id() - first].data)
         weights = [variable.value for variable in model.trainable_variables]
         with tf.GradientTape() as tape:
-            outputs = tf.nest.flatten(_tf_private.call_model(model, x, training=False))
+            outputs = tf.nest.flatten(call_model(model, x, training=False))
             total = tf.add_n([tf.reduce_sum(tf.cast(output, tf.float32)) for output in outputs])
         gradients = [each for each in tape.gradient(total, weights) if each is not None]
         # All are needed, or TensorFlow would leave them out.

@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import DataError, ModelError
-from tfscale.training import _datasets_private
+from tfscale.framework.datasets import groups_by_window, has_unseeded_shuffle, one_replica_spec, shuffles_batches
 from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
 from tfscale.training.branches import refusing_lone_collectives
 from tfscale.training.callers import callers
@@ -130,7 +130,7 @@ def _prepare_other(model: keras.Model, strategy: tf.distribute.Strategy) -> None
 
 def _warn_of_own_orders(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:
     replicas = local_replicas(strategy)
-    if replicas.here < replicas.total and _datasets_private.has_unseeded_shuffle(dataset):
+    if replicas.here < replicas.total and has_unseeded_shuffle(dataset):
         warnings.warn(
             "The data are shuffled without a seed: every worker draws an order of its own, and trains on its rows of "
             "that, so that examples are repeated and lost. Give the source to `dp.dataset(..., shuffle=True)`, or "
@@ -190,11 +190,7 @@ def forget_expected_batch(strategy: tf.distribute.Strategy) -> None:
 
 def dataset_spec(dataset: Any) -> Any:
     """Specs of one global batch of a distributed dataset; None where a part of the batch is missing."""
-    spec = (
-        dataset.global_spec
-        if isinstance(dataset, GlobalBatches | OwnBatches)
-        else _datasets_private.one_replica_spec(dataset)
-    )
+    spec = dataset.global_spec if isinstance(dataset, GlobalBatches | OwnBatches) else one_replica_spec(dataset)
     return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.OptionalSpec) else leaf, spec)
 
 
@@ -227,7 +223,7 @@ def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.dat
     leaves = leaves_of(dataset.element_spec)
     plan = plan_rows(leaves)
     may_be_smaller = expected is not None and _may_be_smaller(dataset, expected)
-    varies = _datasets_private.groups_by_window(dataset)
+    varies = groups_by_window(dataset)
     global_batch = None if expected is None or leaves[plan.reference].rows == expected.rows else expected.rows
     if global_batch is None and not plan.equal and not plan.open:
         return dataset
@@ -281,7 +277,7 @@ def _may_be_smaller(dataset: tf.data.Dataset, expected: ExpectedBatch) -> bool:
     cardinality = int(dataset.cardinality())
     is_unknown = cardinality == int(tf.data.UNKNOWN_CARDINALITY)
     may_be_alone = cardinality == 1 or (is_unknown and expected.num_batches in (1, None))
-    return may_be_alone or expected.in_any_order or _datasets_private.shuffles_batches(dataset)
+    return may_be_alone or expected.in_any_order or shuffles_batches(dataset)
 
 
 def wrong_batch_error(error: tf.errors.InvalidArgumentError, global_batch: int | None) -> DataError | None:

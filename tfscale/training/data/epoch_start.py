@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from tfscale.training import _fit_private
+from tfscale.framework.fit import restored_epoch
 from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
 
 
@@ -30,7 +30,7 @@ class StartWithEpoch(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Starts after what was done before."""
         del logs
-        epoch = _fit_private.restored_epoch(self.model) or self._initial_epoch
+        epoch = restored_epoch(self.model) or self._initial_epoch
         if not epoch:
             return
         if self._dataset is not None:

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import DataError
-from tfscale.training import _datasets_private
+from tfscale.framework.datasets import batching_dataset
 from tfscale.training.data.files import RecordFiles, files_of_builder
 
 # A stream cannot be mixed as a whole; so many examples are held and drawn from.
@@ -78,7 +78,7 @@ class StreamSource:
     """
 
     def __init__(self, examples: tf.data.Dataset):
-        batched_by = _datasets_private.batching_dataset(examples)
+        batched_by = batching_dataset(examples)
         if batched_by is not None:
             raise DataError(
                 "`dp.dataset` takes single examples and batches them itself.\n"

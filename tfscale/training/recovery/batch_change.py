@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from tfscale.training import _tf_private
+from tfscale.framework.optimizers import has_plain_rate, micro_step_counter
 from tfscale.training.double_buffer import buffer_of
 from tfscale.training.recovery.position import convert_iterations
 from tfscale.training.updaters import held_optimizers, innermost
@@ -38,7 +38,7 @@ def change_batch(
         factors: By what a plain rate differs because of the batch, per optimizer.
     """
     for index, optimizer in enumerate(map(innermost, held_optimizers(model))):
-        counter = _tf_private.micro_step_counter(optimizer)
+        counter = micro_step_counter(optimizer)
         old = int(keras.ops.convert_to_numpy(counter))
         new = convert_iterations(old, examples_seen, new_batch, optimizer.gradient_accumulation_steps or 1)
         buffer = buffer_of(optimizer)
@@ -46,7 +46,7 @@ def change_batch(
             # The examples of the last step were seen, and their update is still to come.
             new -= 1
         counter.assign(new)
-        if _tf_private.has_plain_rate(optimizer) and factors[index] != 1:
+        if has_plain_rate(optimizer) and factors[index] != 1:
             optimizer.learning_rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate)) * factors[index]
         rate = _rate(optimizer)
         _log.info("%s: step %d -> %d; rate %s -> %s.", optimizer.name, old, new, rates[index], rate)
@@ -62,7 +62,7 @@ def rate_factors(old: Sequence[Any], new: Sequence[Any]) -> list[float]:
 def first_rates(model: keras.Model) -> list[float | None]:
     """The plain learning rate of each optimizer; None where it is a schedule's."""
     optimizers = map(innermost, held_optimizers(model))
-    return [_rate(optimizer) if _tf_private.has_plain_rate(optimizer) else None for optimizer in optimizers]
+    return [_rate(optimizer) if has_plain_rate(optimizer) else None for optimizer in optimizers]
 
 
 def _rate(optimizer: keras.optimizers.Optimizer) -> float | None:

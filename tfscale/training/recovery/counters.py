@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from tfscale.errors import RecoveryError
-from tfscale.training import _fit_private
+from tfscale.framework.fit import callback_counters, global_seed_generator
 from tfscale.training.callbacks.chief_only import inner_callback
 from tfscale.training.recovery.values import UnsupportedValueError, take_out_arrays
 
@@ -25,7 +25,7 @@ def read_callbacks(callbacks: Iterable[keras.callbacks.Callback]) -> dict[str, A
     """
     states = {}
     for key, callback in _by_key(callbacks).items():
-        names = _fit_private.callback_counters(callback)
+        names = callback_counters(callback)
         if isinstance(callback, keras.callbacks.CSVLogger):
             states[key] = {"rows": _read_rows(callback)}
         elif _has_state(callback):
@@ -80,7 +80,7 @@ def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], states: dic
     for key, callback in _by_key(callbacks).items():
         state = states.get(key)
         if state is None:
-            if _fit_private.callback_counters(callback):
+            if callback_counters(callback):
                 _log.info("%s was not there when the checkpoint was written: it counts from now on.", key)
         elif isinstance(callback, keras.callbacks.CSVLogger):
             _write_rows(callback, state["rows"])
@@ -94,7 +94,7 @@ def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], states: dic
 def read_random_streams() -> dict[str, Any]:
     """Returns the states of Python's, NumPy's and Keras's global generators."""
     version, words, gauss = random.getstate()
-    generator = _fit_private.global_seed_generator()
+    generator = global_seed_generator()
     return {
         "python": [version, list(words), gauss],
         "numpy": np.random.get_state(legacy=False),
@@ -106,7 +106,7 @@ def restore_random_streams(states: dict[str, Any]) -> None:
     """Sets what `read_random_streams` returned."""
     if states["keras"] is not None:
         # First, because to make it takes a number from Python's generator.
-        generator: Any = _fit_private.global_seed_generator(make=True)
+        generator: Any = global_seed_generator(make=True)
         generator.state.assign(np.array(states["keras"]))
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))

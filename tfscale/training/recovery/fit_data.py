@@ -8,7 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training import _datasets_private, _fit_private
+from tfscale.framework.datasets import distributed_dataset, has_drawn_order, has_order_per_pass
+from tfscale.framework.fit import batches_per_pass, begin_epochs_later
 from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
 from tfscale.training.inputs import CountedPasses, GlobalBatches
 from tfscale.training.peeking import PeekedBatches
@@ -43,7 +44,7 @@ class FitData:
         self.global_batch = self._training.global_batch if self._training else global_batch
         self.can_begin_within_epoch = _can_have_order_again(arguments)
         is_dataset = isinstance(self._x, tf.data.Dataset)
-        self._has_order_per_pass = is_dataset and _datasets_private.has_order_per_pass(self._x)
+        self._has_order_per_pass = is_dataset and has_order_per_pass(self._x)
         self._start: Position | None = None
         self._steps_per_execution = 1
         self._batches: PeekedBatches | None = None
@@ -58,7 +59,7 @@ class FitData:
         """Takes the iterator that Keras made of the training data, once the model is built."""
         self._iterator = epoch_iterator
         self._steps_per_execution = steps_per_execution
-        _fit_private.begin_epochs_later(epoch_iterator, self._begin, self._batches_of)
+        begin_epochs_later(epoch_iterator, self._begin, self._batches_of)
 
     @property
     def steps_per_epoch(self) -> int | None:
@@ -67,7 +68,7 @@ class FitData:
 
     @property
     def _batches_per_pass(self) -> int | None:
-        batches = _fit_private.batches_per_pass(self._iterator)
+        batches = batches_per_pass(self._iterator)
         return None if batches is None or batches < 0 else int(batches)
 
     def count_examples(self, position: Position) -> int:
@@ -83,7 +84,7 @@ class FitData:
         """What another process needs to read the same: seeds, and how often the validation data were read."""
         sets = {"training": self._training, "validation": self._validation}
         known = {name: [data.seed, data.next_epoch] for name, data in sets.items() if data is not None}
-        passes = _datasets_private.distributed_dataset(self._iterator)
+        passes = distributed_dataset(self._iterator)
         # Those before the one that is under way.
         begun = passes.num_begun - (self._batches is not None) if isinstance(passes, CountedPasses) else 0
         return {**known, "passes": begun}
@@ -94,7 +95,7 @@ class FitData:
             if data is not None and name in saved:
                 seed, epoch = saved[name]
                 data.start_at(epoch, seed=seed)
-        passes = _datasets_private.distributed_dataset(self._iterator)
+        passes = distributed_dataset(self._iterator)
         if self._has_order_per_pass and isinstance(passes, GlobalBatches):
             passes.leave_out_passes(max(saved.get("passes", 0) - passes.num_begun, 0))
 
@@ -108,7 +109,7 @@ class FitData:
         """Lets the first epoch be the one of `position`, and begin there."""
         self._start, self._batches, self._earlier = position, None, []
         start = self._find(position)
-        data = _datasets_private.distributed_dataset(self._iterator)
+        data = distributed_dataset(self._iterator)
         if isinstance(data, CountedPasses):
             data.forget_ahead()
         if self._training is not None:
@@ -155,7 +156,7 @@ class FitData:
         One batch may be the same by chance, of one example in particular. So those that were noted before in this pass
         are looked at as well, where what was used must be read again anyway.
         """
-        data = _datasets_private.distributed_dataset(self._iterator)
+        data = distributed_dataset(self._iterator)
         start = self._find(position)
         if self._training is not None or noted["at"][2] != self.global_batch:
             if self._training is None or not self._training.reads_by_index:
@@ -212,7 +213,7 @@ def _can_have_order_again(arguments: Mapping[str, Any]) -> bool:
     if isinstance(x, GlobalDataset) or find_global_dataset(x) is not None:
         return True
     if isinstance(x, tf.data.Dataset):
-        return not _datasets_private.has_drawn_order(x)
+        return not has_drawn_order(x)
     if isinstance(x, tf.distribute.DistributedDataset | keras.utils.PyDataset):
         return False
     leaves = keras.tree.flatten(x)

@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import RecoveryError
-from tfscale.training import _fit_private, _tf_private
+from tfscale.framework.fit import restore_epoch
+from tfscale.framework.optimizers import micro_step_counter
 from tfscale.training.failures import EndedTogetherError
 from tfscale.training.recovery.batch_change import change_batch, first_rates, rate_factors, read_rates
 from tfscale.training.recovery.counters import (
@@ -119,7 +120,7 @@ class RecoveryRun:
             self._restore(saved)
             is_over = saved.facts["stopped"] or self._position.epoch >= self.epochs
             # The loop of `fit` is empty where it begins with the last epoch or later.
-            _fit_private.restore_epoch(self._model, max(self._position.epoch, self.epochs if is_over else 0))
+            restore_epoch(self._model, max(self._position.epoch, self.epochs if is_over else 0))
             self._tell_where_it_goes_on(saved, time.perf_counter() - start_s, is_over=is_over)
         self._tell_what_cannot_be()
 
@@ -186,7 +187,7 @@ class RecoveryRun:
         self._write_waiting()
         self._files.wait()
         self._directory.release()
-        _fit_private.restore_epoch(self._model, None)
+        restore_epoch(self._model, None)
 
     def _stand_at(self, saved: Saved) -> None:
         facts = saved.facts
@@ -333,7 +334,7 @@ class RecoveryRun:
     def _examples_of_optimizer(self) -> int:
         """Those of the steps that the optimizer has made before this run."""
         optimizer = self._model.optimizer
-        steps = int(keras.ops.convert_to_numpy(_tf_private.micro_step_counter(optimizer))) if optimizer else 0
+        steps = int(keras.ops.convert_to_numpy(micro_step_counter(optimizer))) if optimizer else 0
         return steps * (self._data.global_batch or 0)
 
     def _refuse_second_fit(self, saved: Saved) -> None:

@@ -1,13 +1,32 @@
-"""The non-public names of a strategy by which tfscale answers for it. By the rules of `_tf_private.py`."""
+"""The unpromised names of a strategy and its variables."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
+
+from tfscale.framework.hooks import assign, expect, read, replace
+
+# What is answered, or said, here in the place of TensorFlow's own, and what that takes; None for what is no method.
+_ANSWERED: dict[str, Sequence[str] | None] = {
+    "_num_replicas_in_sync": None,
+    "_replica_ctx_all_reduce": ("reduce_op", "value", "options"),
+    "colocate_vars_with": ("colocate_with_variable",),
+    "update": ("var", "fn", "args", "kwargs", "group"),
+    "_create_variable": ("next_creator", "kwargs"),
+}
+_SAID: dict[str, Sequence[str] | None] = {
+    "handle": None,
+    "value": (),
+    "read_value": (),
+    "_dense_var_to_tensor": ("dtype", "name", "as_ref"),
+    "_get_replica": ("replica_id",),
+}
 
 
 class Answers(NamedTuple):
@@ -41,6 +60,8 @@ def _answering(
     refuse_foreign_update: Callable[[Any], None],
 ) -> Any:
     """A class of distributed variables that can be read as Python numbers, and that say what cannot be done to them."""
+    for name, takes in _SAID.items():
+        expect(kind, name, takes)
 
     class Answering(kind):
         """TensorFlow's own, but for that."""
@@ -101,6 +122,8 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     Breaks first: tests/training/test_step_check.py::test_answers_of_the_strategy.
     """
     base: Any = type(strategy.extended)
+    for name, takes in _ANSWERED.items():
+        expect(base, name, takes)
 
     class AnsweringExtended(base):
         """TensorFlow's own, but for what a step is told."""
@@ -142,3 +165,41 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
             return variable
 
     strategy.extended.__class__ = AnsweringExtended
+
+
+def update_without_merge_call(strategy: tf.distribute.Strategy) -> None:
+    """Lets every replica of `strategy` run its update by itself inside `tf.function`.
+
+    Why: under `merge_call`, tf.distribute cannot update variables inside `tf.cond` or `tf.while_loop`, which
+    gradient accumulation, EMA overwriting, loss scaling and several steps per call need. TF has a replica-context
+    path for XLA on GPUs and turns it on in its own tests in just this way. Eager code still needs the old path:
+    there replicas run one after the other, and a blocking collective would wait for a replica not yet started.
+    Breaks first: tests/training/test_contract.py, the rows accumulation, EMA and steps_per_execution.
+    """
+    replace(strategy.extended, "_use_merge_call", tf.executing_eagerly)
+
+
+def runs_without_merge_call(strategy: tf.distribute.Strategy) -> bool:
+    """Whether `update_without_merge_call` was applied to `strategy`."""
+    return read(strategy.extended, "_use_merge_call") is tf.executing_eagerly
+
+
+def write_locally(variable: keras.Variable) -> None:
+    """Makes an assignment in a replica change that replica's copy of `variable` only, without communication.
+
+    Why: Keras creates an optimizer's `iterations` and `learning_rate` with `only_first_replica`, so that each
+    `assign` is a `merge_call` that broadcasts; that is illegal inside `tf.cond` (LossScaleOptimizer) and costs a
+    copy per replica and step. All replicas assign the same value.
+    Breaks first: tests/training/test_contract.py, the row LossScaleOptimizer.
+    """
+    assign(variable.value, "_aggregation", tf.VariableAggregation.NONE)
+
+
+def is_replicated(variable: keras.Variable) -> bool:
+    """Whether `variable` has one copy per replica: it was created under a strategy's scope.
+
+    Why: `tf.distribute.DistributedValues` is public, but a Keras variable holds the TF one in `_value`, and its
+    public `value` raises for a deferred variable.
+    """
+    value = read(variable, "_value")
+    return value is None or isinstance(value, tf.distribute.DistributedValues)

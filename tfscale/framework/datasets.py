@@ -1,4 +1,4 @@
-"""The non-public TensorFlow and Keras names about data sets, by the rules of `_tf_private.py`."""
+"""The unpromised names of data sets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.framework.hooks import read
+
 
 def distributed_dataset(epoch_iterator: Any) -> Any:
     """The dataset that a Keras epoch iterator runs over, as the strategy returned it.
 
-    Why and breaks first: as `_tf_private.build_from_spec`.
+    Why and breaks first: as `models.build_from_spec`.
     """
-    return epoch_iterator._distributed_dataset
+    return read(epoch_iterator, "_distributed_dataset")
 
 
 def one_replica_spec(dataset: tf.distribute.DistributedDataset) -> Any:
@@ -47,7 +49,7 @@ def batching_dataset(dataset: tf.data.Dataset) -> str | None:
             rows |= found
         elif name not in _UNCHANGED_ELEMENTS:
             return None
-        (dataset,) = dataset._inputs()
+        (dataset,) = read(dataset, "_inputs")()
 
 
 def groups_by_window(dataset: tf.data.Dataset) -> bool:
@@ -60,7 +62,7 @@ def groups_by_window(dataset: tf.data.Dataset) -> bool:
     if name == "GroupByWindowDataset":
         return True
     looks_through = name in ("MapDataset", "ParallelMapDataset") or name in _UNCHANGED_ELEMENTS
-    return looks_through and any(map(groups_by_window, dataset._inputs()))
+    return looks_through and any(map(groups_by_window, read(dataset, "_inputs")()))
 
 
 def _rows_of_spec(spec: Any) -> set[Any]:
@@ -114,7 +116,7 @@ def shuffles_batches(dataset: tf.data.Dataset) -> bool:
 def _pipeline(dataset: tf.data.Dataset) -> Iterator[Any]:
     """This data set and all that it is made of."""
     yield dataset
-    for each in dataset._inputs():
+    for each in read(dataset, "_inputs")():
         yield from _pipeline(each)
 
 
@@ -124,7 +126,7 @@ def _shuffles(dataset: tf.data.Dataset) -> list[Any]:
 
 def _is_drawn(shuffle: Any) -> bool:
     """Whether no seed was given; one that is known only when it runs was."""
-    seeds = [tf.get_static_value(seed) for seed in (shuffle._seed, shuffle._seed2)]
+    seeds = [tf.get_static_value(seed) for seed in (read(shuffle, "_seed"), read(shuffle, "_seed2"))]
     return all(seed is not None and int(seed) == 0 for seed in seeds)
 
 
@@ -133,7 +135,7 @@ def _shuffles_numbers(dataset: Any) -> bool:
     spec, function = dataset.element_spec, getattr(dataset, "_map_func", None)
     if function is None or not (isinstance(spec, tf.TensorSpec) and spec.dtype.is_integer and spec.shape.rank == 1):
         return False
-    sources = [type(each).__name__ for each in _pipeline(dataset) if not each._inputs()]
+    sources = [type(each).__name__ for each in _pipeline(dataset) if not read(each, "_inputs")()]
     operations = function.function.graph.get_operations()
     drawn = [each for each in operations if each.type == "RandomShuffle"]
     return {*sources} == {"_RangeDataset"} and any(
@@ -142,4 +144,4 @@ def _shuffles_numbers(dataset: Any) -> bool:
 
 
 def _changes_each_pass(shuffle: Any) -> bool:
-    return shuffle._reshuffle_each_iteration is not False
+    return read(shuffle, "_reshuffle_each_iteration") is not False

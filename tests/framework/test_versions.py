@@ -1,7 +1,7 @@
 import pytest
 
 from tfscale import VersionError
-from tfscale.training.versions import check_versions
+from tfscale.framework.versions import check_versions
 
 
 @pytest.mark.parametrize(

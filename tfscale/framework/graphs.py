@@ -1,4 +1,4 @@
-"""The non-public names of TensorFlow's graphs and functions. By the rules of `_tf_private.py`."""
+"""The unpromised names of TensorFlow's graphs and functions."""
 
 from __future__ import annotations
 

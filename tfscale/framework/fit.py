@@ -1,7 +1,4 @@
-"""Every non-public name that changes or resumes the course of `fit`; the rest, and the rules, in `_tf_private.py`.
-
-Versions tried: see `training/versions.py`.
-"""
+"""The unpromised names that change or resume the course of `fit`."""
 
 from __future__ import annotations
 
@@ -12,13 +9,15 @@ import keras
 from keras.src.backend.common import global_state
 from keras.src.random import seed_generator
 
+from tfscale.framework.hooks import assign, own_method, read, replace
+
 
 def restore_epoch(model: keras.Model, epoch: int | None) -> None:
     """Lets `fit` begin with `epoch`; None for the one that it was given. Why: as `restored_epoch`.
 
     Breaks first: tests/training/recovery/test_resume.py.
     """
-    model._initial_epoch = epoch
+    assign(model, "_initial_epoch", epoch)
 
 
 def begin_epochs_later(
@@ -36,7 +35,8 @@ def begin_epochs_later(
             another process, took from the same pass over the data.
         batches_of: Makes what the step function gets of the iterator of a pass.
     """
-    enumerate_calls = epoch_iterator._enumerate_iterator
+    enumerate_calls = read(epoch_iterator, "_enumerate_iterator")
+    read(epoch_iterator, "_steps_seen")
 
     def from_the_middle() -> Any:
         calls, steps_before = find()
@@ -46,7 +46,7 @@ def begin_epochs_later(
             if index >= calls:
                 yield begin, end, batches_of(iterator)
 
-    epoch_iterator._enumerate_iterator = from_the_middle
+    replace(epoch_iterator, "_enumerate_iterator", from_the_middle)
 
 
 def batches_per_pass(epoch_iterator: Any) -> int | None:
@@ -54,7 +54,7 @@ def batches_per_pass(epoch_iterator: Any) -> int | None:
 
     Why: the public `num_batches` is `steps_per_epoch` where that was given. Breaks first: as `begin_epochs_later`.
     """
-    return epoch_iterator._num_batches
+    return read(epoch_iterator, "_num_batches")
 
 
 def callback_counters(callback: keras.callbacks.Callback) -> tuple[str, ...]:
@@ -109,8 +109,8 @@ def join_steps(epoch_iterator: Any, join: Callable[[Any, int | None], Any]) -> N
     divide it.
     Breaks first: tests/training/test_steps_per_call.py.
     """
-    enumerate_steps = epoch_iterator._enumerate_iterator
-    epoch_iterator._enumerate_iterator = lambda: join(enumerate_steps(), epoch_iterator.num_batches)
+    enumerate_steps = read(epoch_iterator, "_enumerate_iterator")
+    replace(epoch_iterator, "_enumerate_iterator", lambda: join(enumerate_steps(), epoch_iterator.num_batches))
 
 
 def restored_epoch(model: keras.Model) -> int:
@@ -119,7 +119,7 @@ def restored_epoch(model: keras.Model) -> int:
     Why: it reaches `fit` through this attribute alone, in `on_train_begin`.
     Breaks first: tests/training/data/test_passes.py::test_backup_goes_on_with_the_order_of_its_epoch.
     """
-    return int(getattr(model, "_initial_epoch", 0) or 0)
+    return int(read(model, "_initial_epoch") or 0)
 
 
 def keep_last_logs(
@@ -134,13 +134,29 @@ def keep_last_logs(
     collective of its own, milliseconds per epoch and metric.
     Breaks first: tests/training/test_prepared_model.py::test_logs_of_an_epoch_are_not_computed_anew.
     """
+    as_keras = own_method(model, "_get_metrics_result_or_logs")
 
     def of_epoch(logs: dict[str, Any]) -> dict[str, Any]:
         if not logs or not has_own_step():
             return logs or otherwise()
         try:
-            return type(model)._get_metrics_result_or_logs(model, logs)
+            return as_keras(logs)
         except ValueError:  # Of a metric that the step never used, and so was never built.
             return logs
 
-    model._get_metrics_result_or_logs = of_epoch
+    replace(model, "_get_metrics_result_or_logs", of_epoch)
+
+
+def profiled_batches(callback: keras.callbacks.TensorBoard) -> tuple[int, int]:
+    """The first and the last batch that `callback` profiles; both 0 for none.
+
+    Why: the public argument `profile_batch` is kept only in this form.
+    Breaks first: tests/training/callbacks/test_step_counted.py::test_tensorboard.
+    """
+    return read(callback, "_start_batch"), read(callback, "_stop_batch")
+
+
+def profile_batches(callback: keras.callbacks.TensorBoard, batches: tuple[int, int]) -> None:
+    """Lets `callback` profile other batches. Why and breaks first: as `profiled_batches`."""
+    for name, batch in zip(("_start_batch", "_stop_batch"), batches, strict=True):
+        assign(callback, name, batch)

@@ -1,4 +1,4 @@
-"""The non-public TensorFlow names by which replicas and workers reach each other. By the rules of `_tf_private.py`."""
+"""The unpromised names by which replicas and workers reach each other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from tfscale.framework.hooks import read
+
 
 def all_reduce_lanes(strategy: tf.distribute.Strategy, num_lanes: int) -> list[Callable[[list[Any], Any], list[Any]]]:
     """Returns functions `(tensors, options) -> sums` for a replica's graph; those of one do not wait for the others'.
@@ -18,8 +20,7 @@ def all_reduce_lanes(strategy: tf.distribute.Strategy, num_lanes: int) -> list[C
     shares the keys by which the replicas find each other. For rings only: NCCL wants one order.
     Breaks first: tests/training/test_all_reduce.py::test_lanes.
     """
-    extended = strategy.extended
-    first = extended._cross_device_ops
+    first = read(strategy.extended, "_cross_device_ops")
     others = [
         type(first)(first._devices, first._group_size, first._options, first._collective_keys)
         for _ in range(num_lanes - 1)

@@ -1,0 +1,49 @@
+"""The unpromised names of Keras's layers: batch statistics, generators, axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from tfscale.framework.hooks import own_method, read, replace
+from tfscale.framework.models import flat_layers
+
+
+def generators_of_layers(model: keras.Model) -> list[keras.random.SeedGenerator]:
+    """Every `SeedGenerator` held by a layer of `model`.
+
+    Why: Keras tracks them in a private list; looking for attributes would miss those kept in lists or dicts.
+    Breaks first: tests/training/test_randomness.py.
+    """
+    return [generator for layer in flat_layers(model) for generator in read(layer, "_seed_generators")]
+
+
+def axes_of(owner: Any) -> list[Any]:
+    """What a layer, loss or metric of Keras was told to work along, by whatever name.
+
+    Why: attention keeps its axes under a name of its own, and `get_config` fails, or warns, where a part of the owner,
+    such as a regularizer, is somebody's own.
+    Breaks first: tests/training/test_vouching.py.
+    """
+    return [getattr(owner, name, None) for name in ("axis", "axes", "_attention_axes")]
+
+
+def batch_moments(layer: keras.layers.BatchNormalization) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Keras's own `(inputs, mask) -> (mean, variance)` of one BatchNormalization layer."""
+    return own_method(layer, "_moments")
+
+
+def replace_batch_moments(layer: keras.layers.BatchNormalization, moments: Callable[[Any, Any], Any]) -> None:
+    """Computes the batch statistics of one BatchNormalization layer with `moments(inputs, mask)`.
+
+    Why: everything else in the layer (moving averages, renorm, dtypes) is right as it is.
+    Breaks first: tests/training/test_batch_norm.py.
+    """
+    replace(layer, "_moments", moments)
+
+
+def reduction_axes(layer: keras.layers.BatchNormalization) -> list[int]:
+    """The axes over which a built BatchNormalization layer averages."""
+    return list(read(layer, "_reduction_axes"))

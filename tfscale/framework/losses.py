@@ -1,0 +1,97 @@
+"""The unpromised names of Keras's losses and metrics: what `compile` made of them, and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+from tfscale.framework.hooks import read, replace
+
+
+def keras_mask(value: Any) -> Any:
+    """The mask that Keras attached to `value`, or None.
+
+    Why: `Loss.__call__` reads masks from the tensor itself, and there is no public getter.
+    Breaks first: tests/training/test_contract.py, the cases with masks.
+    """
+    return getattr(value, "_keras_mask", None)
+
+
+def copy_keras_mask(source: Any, target: Any) -> None:
+    """Attaches the mask of `source`, if it has one, to `target`. Why and breaks first: as `keras_mask`."""
+    if keras_mask(source) is not None:
+        target._keras_mask = keras_mask(source)
+
+
+COMPILED_LOSS_NAMES = ("loss", "_compile_loss")
+"""Attributes under which Keras itself keeps what `compile(loss=...)` was given, which `loss_entries` covers."""
+
+
+def loss_entries(model: keras.Model) -> list[Any]:
+    """The built loss terms of a compiled model: a mutable list of (path, loss, loss_weights, name) tuples.
+
+    Why: each term needs its own denominator over all replicas, and Keras resolves strings and functions to loss
+    objects only when it has seen the outputs. Empty when the model has no compiled loss or is not built yet.
+    Breaks first: tests/training/test_contract.py, the table of losses.
+    """
+    compile_loss = read(model, "_compile_loss")
+    return [] if compile_loss is None else read(compile_loss, "_flat_losses") or []
+
+
+def output_loss_trackers(model: keras.Model) -> list[keras.metrics.Mean]:
+    """The `Mean` behind the log entry of each output's loss; empty for a single output.
+
+    Why: they are among the public `metrics`, but cannot be told apart from the user's there.
+    Breaks first: tests/training/test_contract.py, the case several inputs and outputs.
+    """
+    compile_loss = read(model, "_compile_loss")
+    return [] if compile_loss is None else list(compile_loss.metrics)
+
+
+def lists_of_losses(layers: Sequence[keras.layers.Layer]) -> list[list[Any]]:
+    """The lists, to be changed in place, in which layers keep what `add_loss` and activity regularizers have left.
+
+    Why: `losses` is a copy. Breaks first: tests/programs/scripts/point_net.py.
+    """
+    return [read(layer, "_losses") for layer in layers]
+
+
+def count_added_losses(model: keras.Model) -> int:
+    """How many leading entries of `model.losses` come from `add_loss`; the others are weight regularizers.
+
+    Why: `model.losses` is one list, and only the first kind depends on the batch.
+    Breaks first: tests/training/test_contract.py, the cases add_loss.
+    """
+    return len(model.losses) - len(read(model, "_get_regularization_losses")())
+
+
+def replace_added_loss_rule(model: keras.Model, rule: Callable[[Any], Any]) -> None:
+    """Puts `rule(loss)` in the place of Keras's way to aggregate one entry of `model.losses`.
+
+    Why: Keras divides every such entry by the number of replicas, which is wrong for sums and uneven batches.
+    Breaks first: tests/training/test_contract.py, the cases add_loss.
+    """
+    replace(model, "_aggregate_additional_loss", lambda loss: rule(loss))
+
+
+def loss_tracker(model: keras.Model) -> keras.metrics.Metric:
+    """The `Mean` behind the log entry "loss" of a compiled model.
+
+    Why: `model.metrics` lists it first, but only by convention.
+    """
+    return read(model, "_loss_tracker")
+
+
+def metric_function(metric: keras.metrics.Metric) -> Any:
+    """The function that a metric averages over examples; None for metrics of another kind.
+
+    Why: it may be the user's own, in a class of Keras's. Breaks first: tests/training/test_vouching.py.
+    """
+    return getattr(metric, "_fn", None)
+
+
+def arguments_of_function(owner: keras.metrics.Metric | keras.losses.Loss) -> dict[str, Any]:
+    """What the function of a metric or loss gets besides labels and predictions. Why: as `metric_function`."""
+    return dict(getattr(owner, "_fn_kwargs", {}))
