@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test test-contract lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs soak clean
+.PHONY: help demo demo-recovery test test-contract lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
+	@echo "make canary  the oldest and newest Keras and TensorFlow, each in an environment of its own: their code, 20 rows"
 	@echo "make soak    30 minutes of jobs to which faults come: killed, stopped, cut off, damaged, visited; what was lost"
 	@echo "make clean   remove .venv and everything else that was made"
 
@@ -78,6 +79,9 @@ contract: $(VENV)/.test
 
 programs: $(VENV)/.test
 	$(BIN)/python -m tests.programs --write README.md
+
+canary: $(VENV)/.test
+	$(BIN)/python -m nox --session canary
 
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --write BUILD_NOTES.md

@@ -7,6 +7,7 @@ import pytest
 from tfscale import ClusterSpec
 from tfscale.doctor import exposure, gather, gpus, job, machine, software
 from tfscale.doctor.finding import Finding, worst_level
+from tfscale.framework.canary import Canary
 
 TWO = ClusterSpec(("a:2222", "b:2222"), 0, source="TF_CONFIG")
 ONE = ClusterSpec(("localhost:2222",), 0, source="this machine")
@@ -29,6 +30,20 @@ def levels(findings):
 )
 def test_python(version, level):
     assert levels(software.check_python(version)) == [level]
+
+
+@pytest.mark.parametrize(
+    ("like", "is_known", "changed", "level", "said"),
+    [
+        ("3.15.1", True, (), "ok", "as it was tried"),
+        ("3.15.1", False, (), "ok", "nothing that tfscale stands on differs from 3.15.1"),
+        ("", False, ("keras.src.a:f",), "warning", "other code"),
+    ],
+)
+def test_code(like, is_known, changed, level, said):
+    finding = software.check_code([Canary("keras", "3.16.0", is_known, like, changed)])
+    assert levels(finding) == [level]
+    assert said in finding.found
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tfscale.doctor.all_reduce_check import check_all_reduce, read_timings
 from tfscale.doctor.child import ask_tensorflow
 from tfscale.doctor.finding import ERROR, OK, Finding, worst_level
 from tfscale.errors import ClusterError
+from tfscale.framework.canary import judge_installed
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +48,12 @@ def look_at_software(environ: Mapping[str, str]) -> list[Finding]:
     """Judges what is installed, without importing it."""
     versions = {name: installed_version(name) for name in ("tfscale", "TensorFlow", "Keras")}
     backend = environ.get("KERAS_BACKEND", "tensorflow")
-    return [software.check_python(tuple(sys.version_info[:3])), software.check_packages(versions, backend)]
+    canaries = [judge_installed(name.lower(), found) for name, found in versions.items() if found and name != "tfscale"]
+    return [
+        software.check_python(tuple(sys.version_info[:3])),
+        software.check_packages(versions, backend),
+        software.check_code(canaries),
+    ]
 
 
 def look_at_job(environ: Mapping[str, str]) -> tuple[ClusterSpec | None, list[Finding]]:

@@ -1,10 +1,11 @@
 """Are the right versions installed, and does TensorFlow start?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfscale.doctor.finding import ERROR, OK, Finding
+from tfscale.doctor.finding import ERROR, OK, WARNING, Finding
 from tfscale.errors import VersionError
+from tfscale.framework.canary import Canary
 from tfscale.framework.versions import check_versions
 
 _OLDEST_PYTHON = (3, 10)
@@ -34,6 +35,17 @@ def check_packages(versions: Mapping[str, str | None], backend: str) -> Finding:
     except VersionError as error:
         return Finding(ERROR, "packages", text, str(error).replace("\n", " "))
     return Finding(OK, "packages", text)
+
+
+def check_code(canaries: Sequence[Canary]) -> Finding:
+    """Judges the code behind the unpromised names of Keras and TensorFlow, none of which has been imported."""
+    told = [each.describe() for each in canaries]
+    if not any(told):
+        return Finding(OK, "code", "what tfscale stands on in Keras and TensorFlow is as it was tried")
+    text = "; ".join(filter(None, told))
+    if all(each.like for each in canaries):
+        return Finding(OK, "code", text)
+    return Finding(WARNING, "code", text, "tfscale verify train.py:build train.py:data")
 
 
 def check_tensorflow(report: Mapping[str, Any], log: str) -> Finding:

@@ -81,6 +81,9 @@ _COUNTERS: dict[type, tuple[str, ...]] = {
     keras.callbacks.TensorBoard: ("_global_train_batch", "_global_test_batch", "_previous_epoch_iterations"),
 }
 
+# Keras 3.13 and later have a constant for it, with this value.
+_GLOBAL_SEED_GENERATOR = "global_seed_generator"
+
 
 def global_seed_generator(*, make: bool = False) -> keras.random.SeedGenerator | None:
     """The generator behind `keras.random` without a seed; None before its first use, unless it is to be made.
@@ -89,7 +92,7 @@ def global_seed_generator(*, make: bool = False) -> keras.random.SeedGenerator |
     """
     if make:
         return seed_generator.global_seed_generator()
-    return global_state.get_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR)
+    return global_state.get_global_attribute(_GLOBAL_SEED_GENERATOR)
 
 
 def use_global_seed_generator(generator: keras.random.SeedGenerator | None) -> None:
@@ -99,7 +102,7 @@ def use_global_seed_generator(generator: keras.random.SeedGenerator | None) -> N
     Breaks first: tests/training/test_randomness.py.
     """
     if generator is not None:
-        global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, generator)
+        global_state.set_global_attribute(_GLOBAL_SEED_GENERATOR, generator)
 
 
 def join_steps(epoch_iterator: Any, join: Callable[[Any, int | None], Any]) -> None:

@@ -1,62 +1,84 @@
-"""Which TensorFlow and Keras releases does this tfscale stand on?"""
+"""Which TensorFlow and Keras releases are refused?
+
+What is refused is known not to do. What was not tried is not: `canary.py` compares its code.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tfscale.errors import VersionError
 
 
-class Supported(NamedTuple):
-    """Minor releases of one package on which the whole test suite was run."""
+class Range(NamedTuple):
+    """Releases of one package, from one on to the next major one."""
 
     package: str
-    releases: tuple[str, ...]
-    """Oldest first."""
+    first: tuple[int, int]
+    known_bad: Mapping[str, str]
+    """Releases in between that give wrong results, and how."""
+
+    def __str__(self) -> str:
+        return f"{self.package} {'.'.join(map(str, self.first))} or newer, below {self.first[0] + 1}"
+
+    def why_not(self, version: str) -> str | None:
+        """Why a release is refused; None where it is not, and an empty text where it is outside of the range."""
+        numbers = version.split(".")[:2]
+        if not all(number.isdigit() for number in numbers) or len(numbers) < 2:
+            return ""
+        major, minor = map(int, numbers)
+        if major != self.first[0] or (major, minor) < self.first:
+            return ""
+        return self.known_bad.get(version)
 
 
 # Keras 3.12 is the newest that runs on Python 3.10.
-KERAS = Supported("Keras", ("3.12", "3.14", "3.15"))
-TENSORFLOW = Supported("TensorFlow", ("2.20", "2.21"))
+KERAS = Range("Keras", (3, 12), {})
+TENSORFLOW = Range("TensorFlow", (2, 20), {})
 
 
-def check_versions(keras_version: str, tensorflow_version: str, backend: str) -> None:
-    """Raises unless tfscale was tested with these releases and Keras runs on TensorFlow.
+def check_versions(
+    keras_version: str, tensorflow_version: str, backend: str, ranges: tuple[Range, Range] = (KERAS, TENSORFLOW)
+) -> None:
+    """Raises for releases that are too old, of another major version or known to be wrong, and for other backends.
 
     Args:
         keras_version: As `keras.__version__`.
         tensorflow_version: As `tensorflow.__version__`.
         backend: As `keras.backend.backend()`.
+        ranges: Of Keras and of TensorFlow.
 
     Raises:
-        VersionError: When a release is outside the tested range, or the backend is not TensorFlow.
+        VersionError: When a release is refused, or the backend is not TensorFlow.
 
     Example:
         >>> check_versions("3.15.1", "2.21.0", "tensorflow")
         >>> check_versions("3.2.0", "2.21.0", "tensorflow")
         Traceback (most recent call last):
         ...
-        tfscale.errors.VersionError: tfscale needs Keras 3.12, 3.14 or 3.15 on TensorFlow 2.20 or 2.21.
-        Received: Keras 3.2.0, TensorFlow 2.21.0. Install tested releases:
-        pip install "keras~=3.15.0" "tensorflow~=2.21.0"
+        tfscale.errors.VersionError: tfscale needs Keras 3.12 or newer, below 4, on TensorFlow 2.20 or newer, below 3.
+        Received: Keras 3.2.0, TensorFlow 2.21.0. Install others:
+        pip install "keras>=3.12,<4" "tensorflow>=2.20,<3"
     """
     if backend != "tensorflow":
         raise VersionError(
             "tfscale trains Keras models on the TensorFlow backend.\n"
             f"Received: backend={backend!r}. Set KERAS_BACKEND=tensorflow before Keras is imported."
         )
-    if not (_supports(KERAS, keras_version) and _supports(TENSORFLOW, tensorflow_version)):
+    for each, version in zip(ranges, (keras_version, tensorflow_version), strict=True):
+        why = each.why_not(version)
+        if why is None:
+            continue
+        rule = f"tfscale needs {ranges[0]}, on {ranges[1]}."
         raise VersionError(
-            f"tfscale needs {_range(KERAS)} on {_range(TENSORFLOW)}.\n"
-            f"Received: Keras {keras_version}, TensorFlow {tensorflow_version}. Install tested releases:\n"
-            f'pip install "keras~={KERAS.releases[-1]}.0" "tensorflow~={TENSORFLOW.releases[-1]}.0"'
+            f"{f'{each.package} {version} gives wrong results: {why}.' if why else rule}\n"
+            f"Received: Keras {keras_version}, TensorFlow {tensorflow_version}. Install others:\n"
+            f"pip install {_requirement(ranges[0])} {_requirement(ranges[1])}"
         )
 
 
-def _supports(supported: Supported, version: str) -> bool:
-    return ".".join(version.split(".")[:2]) in supported.releases
-
-
-def _range(supported: Supported) -> str:
-    *older, newest = supported.releases
-    return f"{supported.package} {', '.join(older)} or {newest}"
+def _requirement(each: Range) -> str:
+    wrong = "".join(f",!={version}" for version in each.known_bad)
+    major, minor = each.first
+    return f'"{each.package.lower()}>={major}.{minor},<{major + 1}{wrong}"'

@@ -25,7 +25,7 @@ from absl import flags
 from tfscale.cluster import resolve_cluster
 from tfscale.data_parallel import DataParallel
 from tfscale.errors import ParityError
-from tfscale.framework.versions import check_versions
+from tfscale.framework.canary import check_releases
 from tfscale.parity.fork_server import wait_for_call
 from tfscale.parity.outcome import (
     EPOCH_METRICS,
@@ -57,7 +57,7 @@ _PARTIAL = "gradient_accumulator"
 
 def perform(request: Request) -> Outcome:
     """Performs one run in this process."""
-    check_versions(keras.__version__, tf.__version__, keras.backend.backend())
+    check_releases(keras.__version__, tf.__version__, keras.backend.backend())
     # Before the user's script, which may start TensorFlow when it is imported.
     strategy = _make_strategy(request.run)
     sys.path += [path for path in request.script.import_paths if path not in sys.path]

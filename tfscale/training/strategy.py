@@ -18,9 +18,9 @@ from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight import gather_facts, meet
 from tfscale.cluster.secret import read_secret
 from tfscale.errors import DeviceError
+from tfscale.framework.canary import check_releases
 from tfscale.framework.collectives import has_tensorflow_started
 from tfscale.framework.replicas import Answers, answer_for, runs_without_merge_call, update_without_merge_call
-from tfscale.framework.versions import check_versions
 from tfscale.training.all_reduce import set_communication_options
 from tfscale.training.communication import choose_communication, choose_devices, measures_link
 from tfscale.training.data.distribution import distribute_global_batches
@@ -209,7 +209,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
     Raises:
         DeviceError: For any other strategy, or anything that is no strategy.
     """
-    check_versions(keras.__version__, tf.__version__, keras.backend.backend())
+    check_releases(keras.__version__, tf.__version__, keras.backend.backend())
     supported = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
     if not isinstance(strategy, supported):
         raise DeviceError(

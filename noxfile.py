@@ -1,0 +1,20 @@
+"""Other releases of Keras and TensorFlow, each in an environment of its own: `make canary`.
+
+With each pair: whether the code that tfscale stands on is that of a known release, and twenty rows of the contract.
+"""
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+# The oldest and the newest that are supported, and one of each release between.
+PAIRS = (("3.12.*", "2.20.*"), ("3.13.*", "2.20.*"), ("3.14.*", "2.21.*"), ("3.15.*", "2.21.*"))
+
+
+@nox.session
+@nox.parametrize(("keras", "tensorflow"), [nox.param(*pair, id="-".join(pair).replace(".*", "")) for pair in PAIRS])
+def canary(session, keras, tensorflow):
+    """One pair. The build of TensorFlow for CPUs is a third of the size; setup.cfg names the other."""
+    session.install(f"keras=={keras}", f"tensorflow-cpu=={tensorflow}", "absl-py", "numpy")
+    session.install("--no-deps", "--editable", ".")
+    session.install("hypothesis", "psutil", "pytest", "pytest-xdist", "scikit-learn")
+    session.run("python", "-m", "tests.canary", "--rows", "20", *session.posargs)
