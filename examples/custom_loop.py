@@ -11,8 +11,7 @@ from digits_dataset import load_digits
 from keras import layers
 
 import tfscale
-from tfscale.training.all_reduce import all_reduce_sum, global_mean
-from tfscale.training.loops import apply_reduced, run_on_replicas
+from tfscale.loops import all_reduce_sum, apply_reduced, global_mean, run_on_replicas
 
 tfscale.simulate_replicas(int(sys.argv[1]))
 strategy = tfscale.make_strategy()

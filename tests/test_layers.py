@@ -16,6 +16,7 @@ BELOW = {
     "launch": {"errors", "cluster"},
     "training": {"errors", "framework", "cluster", "scaling"},
     "data_parallel": {"errors", "framework", "cluster", "scaling", "training"},
+    "loops": {"errors", "framework", "cluster", "scaling", "training"},
     "callbacks": {"errors", "framework", "cluster", "scaling", "training"},
     "doctor": {"errors", "framework", "cluster", "scaling", "launch", "training"},
     "flags": {"errors", "framework", "cluster", "scaling", "training", "data_parallel"},
@@ -32,10 +33,11 @@ BELOW = {
         "callbacks",
         "data_parallel",
         "flags",
+        "loops",
         "parity",
     },
 }
-USES_TENSORFLOW = {"framework", "training", "data_parallel", "parity", "doctor"}
+USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor"}
 USES_MORE = {"flags": {"absl"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 MAY_USE_PRIVATE_NAMES = "framework"

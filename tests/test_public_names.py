@@ -65,6 +65,7 @@ MODULES = {
         "StallWatch",
     },
     "flags": {"data_parallel", "define"},
+    "loops": {"ReplicaBatch", "all_gather", "all_reduce_sum", "apply_reduced", "global_mean", "run_on_replicas"},
 }
 
 FLAGS = {

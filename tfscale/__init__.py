@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfscale import callbacks as callbacks
     from tfscale import flags as flags
+    from tfscale import loops as loops
     from tfscale.cluster import ClusterSpec, resolve_cluster
     from tfscale.data_parallel import DataParallel
     from tfscale.errors import (
@@ -143,7 +144,7 @@ _HOMES = {
 }
 
 # Public modules, loaded as attributes of this one.
-_MODULES = ("callbacks", "flags")
+_MODULES = ("callbacks", "flags", "loops")
 
 
 def __getattr__(name: str) -> Any:

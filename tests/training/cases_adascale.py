@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tfscale.loops import apply_reduced
 from tfscale.training.adascale import OwnMoments, estimate, own_moments
-from tfscale.training.loops import apply_reduced
 from tfscale.training.share import Share
 
 REFERENCE_BATCH, GLOBAL_BATCH, EPOCHS, RATE, MOMENTUM, DECAY_STEPS = 4, 10, 2, 0.05, 0.9, 40

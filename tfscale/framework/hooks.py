@@ -33,7 +33,7 @@ def read(owner: Any, name: str) -> Any:
         >>> read(keras.Sequential(), "_first_epoch")
         Traceback (most recent call last):
         ...
-        tfscale.errors.VersionError: tfscale stands on `_first_epoch` of Keras's `Trainer`...
+        tfscale.errors.VersionError: tfscale stands on `_first_epoch` of Keras's `Sequential`, which is not there: ...
     """
     try:
         return getattr(owner, name)
@@ -127,9 +127,9 @@ def own_method(owner: Any, name: str) -> Any:
 
 
 def _theirs(kind: type, name: str = "") -> type:
-    """The class of TensorFlow's or Keras's that has the name first; or, where none has it, is the most general one."""
+    """The class of TensorFlow's or Keras's that has the name first; or, where none has it, the first one."""
     classes = [each for each in kind.__mro__ if each.__module__.partition(".")[0] in _FRAMEWORKS]
-    return next((each for each in classes if name in vars(each)), classes[-1] if classes else kind)
+    return next((each for each in classes if name in vars(each)), classes[0] if classes else kind)
 
 
 def _unknown(kind: type, name: str, found: str) -> VersionError:

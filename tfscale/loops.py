@@ -1,7 +1,7 @@
 """How does a training loop of one's own take an exact step?
 
 The pieces that `fit` stands on, for a loop that does without it: split a global batch, run a function on every replica,
-reduce sums and counts (`all_reduce.py`), and hand the reduced gradients to an optimizer.
+reduce sums and counts, and hand the reduced gradients to an optimizer.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import tensorflow as tf
 
 from tfscale.errors import ScalingError
 from tfscale.training.adascale import AdaScaleSGD
-from tfscale.training.all_reduce import replica_id
+from tfscale.training.all_reduce import all_gather, all_reduce_sum, global_mean, replica_id
 from tfscale.training.inputs import ReplicaBatch, local_replicas, own_parts
 from tfscale.training.optimizers import gradients_reduced, reduce_gradients_once
 from tfscale.training.updaters import innermost
+
+__all__ = ["ReplicaBatch", "all_gather", "all_reduce_sum", "apply_reduced", "global_mean", "run_on_replicas"]
 
 
 def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[ReplicaBatch], Any], batch: Any) -> Any:
@@ -38,12 +40,10 @@ def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[Replic
 
     Example:
         >>> import tensorflow as tf, tfscale
-        >>> from tfscale.training.all_reduce import global_mean
-        >>> from tfscale.training.loops import run_on_replicas
         >>> strategy = tfscale.make_strategy(devices=1)
         >>> def mean(own):
-        ...     return global_mean(tf.reduce_mean(own.data), own.num_examples)
-        >>> float(run_on_replicas(strategy, mean, tf.constant([1.0, 2.0, 6.0])))
+        ...     return tfscale.loops.global_mean(tf.reduce_mean(own.data), own.num_examples)
+        >>> float(tfscale.loops.run_on_replicas(strategy, mean, tf.constant([1.0, 2.0, 6.0])))
         3.0
     """
     replicas = local_replicas(strategy)
@@ -66,6 +66,22 @@ def apply_reduced(
 
     Raises:
         ScalingError: For `AdaScaleSGD`, which has to see the gradients of each replica.
+
+    Example:
+        >>> import keras, tensorflow as tf, tfscale
+        >>> strategy = tfscale.make_strategy(devices=1)
+        >>> with strategy.scope():
+        ...     weight = keras.Variable(1.0)
+        ...     optimizer = keras.optimizers.SGD(0.5)
+        ...     optimizer.build([weight])
+        >>> def step(own):
+        ...     sums = tfscale.loops.all_reduce_sum([tf.reduce_sum(own.data), tf.cast(own.num_examples, tf.float32)])
+        ...     tfscale.loops.apply_reduced(optimizer, [sums[0] / sums[1]], [weight])
+        ...     return sums[1]
+        >>> float(tfscale.loops.run_on_replicas(strategy, step, tf.constant([1.0, 3.0])))
+        2.0
+        >>> float(weight)
+        0.0
     """
     if isinstance(innermost(optimizer), AdaScaleSGD):
         raise ScalingError(
