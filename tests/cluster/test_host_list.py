@@ -27,6 +27,10 @@ from tfscale.cluster.host_list import expand_hosts
         ("n[1-2]:2222", "n1:2222 n2:2222"),
         ("[::1]:2222,[fe80::2]", "[::1]:2222 [fe80::2]"),
         ("10.0.0.[1-2]", "10.0.0.1 10.0.0.2"),
+        # As SkyPilot and dstack write them, and files.
+        ("a\nb", "a b"),
+        ("a\r\nb\n", "a b"),
+        ("\na\n\nn[1-2],b\n", "a n1 n2 b"),
     ],
 )  # fmt: skip
 def test_expansion(text, hosts):
@@ -42,7 +46,11 @@ def test_expansion(text, hosts):
         (",a", "names with commas"),
         ("a,,b", "names with commas"),
         ("a b", "names with commas"),
-        ("a\n", "names with commas"),
+        ("\n", "names with commas"),
+        ("a,\nb", "names with commas"),
+        ("a\n,b", "names with commas"),
+        ("n[1\n2]", "names with commas"),
+        ("a\x0bb", "names with commas"),
         ("n[1-2", "names with commas"),
         ("n1-2]", "names with commas"),
         ("n[[1]]", "names with commas"),

@@ -23,6 +23,15 @@ def without(*names):
         ({**POD, "TFSCALE_NUM_WORKERS": "2", "TFSCALE_PORT": "7000", "TFSCALE_SERVICE": "w.ns.svc.cluster.local"},
          ("train-digits-0.w.ns.svc.cluster.local:7000", "train-digits-1.w.ns.svc.cluster.local:7000"), 1),
         ({**without("HOSTNAME", "TFSCALE_SERVICE"), "TFSCALE_HOSTS": "a,b,c"}, ("a:2222", "b:2222", "c:2222"), 1),
+        # A JobSet counts the pods of each of its jobs from 0: the pod's own name tells its rank.
+        ({**without("TFSCALE_SERVICE"), "TFSCALE_NUM_WORKERS": "4", "JOB_COMPLETION_INDEX": "0", "HOSTNAME": "x-w-1-0",
+          "TFSCALE_HOSTS": "x-w-[0-1]-[0-1].x"},
+         ("x-w-0-0.x:2222", "x-w-0-1.x:2222", "x-w-1-0.x:2222", "x-w-1-1.x:2222"), 2),
+        ({**without("TFSCALE_SERVICE"), "JOB_COMPLETION_INDEX": "1", "HOSTNAME": "x-worker-0-1",
+          "TFSCALE_HOSTS": "x-chief-0-0.x,x-worker-0-[0-1].x"},
+         ("x-chief-0-0.x:2222", "x-worker-0-0.x:2222", "x-worker-0-1.x:2222"), 2),
+        ({**without("TFSCALE_SERVICE"), "HOSTNAME": "x-1", "TFSCALE_HOSTS": "x-0:5,x-1:5,x-2:5"},
+         ("x-0:5", "x-1:5", "x-2:5"), 1),
         # Every pod for itself, whatever its index.
         ({**without("TFSCALE_SERVICE"), "TFSCALE_NUM_WORKERS": "1"}, ("localhost:2222",), 0),
     ],

@@ -38,8 +38,26 @@ GOOD = {
     "TFSCALE_PORT": ["2222", "65535"],
     "TFSCALE_NUM_WORKERS": ["1", "2", "3"],
     "TFSCALE_SERVICE": ["workers"],
+    "TFSCALE_ALONE": ["0", "1"],
+    "SLURM_NNODES": ["1", "2"],
+    "SLURM_STEP_NUM_NODES": ["1", "2"],
+    "SKYPILOT_NODE_RANK": ["0", "1"],
+    "SKYPILOT_NODE_IPS": ["10.0.0.1", "10.0.0.1\n10.0.0.2"],
+    "SKYPILOT_NUM_NODES": ["1", "2"],
+    "SM_HOSTS": ['["algo-1"]', '["algo-1","algo-2"]'],
+    "SM_CURRENT_HOST": ["algo-1", "algo-2"],
+    "VC_WORKER_HOSTS": ["train-0.train,train-1.train"],
+    "VC_WORKER_NUM": ["2"],
+    "VC_CHIEF_HOSTS": ["train-2.train"],
+    "WORLD_SIZE": ["1", "2", "3"],
+    "RANK": ["0", "1"],
+    "LSB_MCPU_HOSTS": ["a 4", "a 4 b 4"],
+    "PBS_NODEFILE": ["/etc/passwd", "/"],
+    "PBS_NUM_NODES": ["1", "2"],
+    "CLUSTER_SPEC": ['{"worker": ["a:1", "b:1"]}', '{"cluster": {"workerpool0": ["a:1"]}}'],
+    "DET_ALLOCATION_ID": ["1"],
 }
-GROUPS = ("SLURM_", "OMPI_", "PMI_", "JOB_COMPLETION_INDEX", "TF_CONFIG")
+GROUPS = ("SLURM_", "OMPI_", "PMI_", "JOB_COMPLETION_INDEX", "TF_CONFIG", "SKYPILOT_", "SM_", "VC_", "WORLD", "LSB_")
 
 
 DAMAGE = ["", "[", "]", "-", ",", "(x", "0", " ", "\n", "\u0663", "\0"]

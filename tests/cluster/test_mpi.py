@@ -2,6 +2,8 @@ import pytest
 
 from tests.cluster.refusal import assert_refused
 from tfscale import resolve_cluster
+from tfscale.cluster import mpi
+from tfscale.cluster.hydra import find_proxy
 
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "3"}
 PMI = {"PMI_RANK": "1", "PMI_SIZE": "3"}
@@ -39,6 +41,39 @@ def test_two_jobs_on_one_machine_have_ports_of_their_own():
     assert set(first).isdisjoint(second)
 
 
+def write_stat(folder, pid, name, parent):
+    (folder / pid).mkdir()
+    (folder / pid / "stat").write_text(f"{pid} ({name}) S {parent} {pid} 0\n")
+
+
+def test_two_jobs_of_hydra_are_told_apart_by_their_proxies(tmp_path):
+    """Its variables are the same for both. A wrapper may stand between, and a program may have any name."""
+    write_stat(tmp_path, "1", "init", "0")
+    for proxy, wrapper, worker in (("10", "11", "12"), ("20", "21", "22")):
+        write_stat(tmp_path, proxy, "hydra_pmi_proxy", "1")
+        write_stat(tmp_path, wrapper, "a ) S 99 (sh", proxy)
+        write_stat(tmp_path, worker, "python", wrapper)
+    assert [find_proxy(worker, tmp_path) for worker in ("12", "22", "11")] == ["10", "20", "10"]
+    assert find_proxy("1", tmp_path) is None
+    assert find_proxy("77", tmp_path) is None
+    # This process is no worker of Hydra.
+    assert find_proxy() is None
+
+
+def test_ports_of_a_job_of_hydra(monkeypatch):
+    workers = []
+    for proxy in ("32403", "32402", "32402"):
+        monkeypatch.setattr(mpi, "find_proxy", lambda proxy=proxy: proxy)
+        workers.append(resolve_cluster({**PMI, "MPI_LOCALNRANKS": "3"}).workers)
+    assert set(workers[0]).isdisjoint(workers[1])
+    assert workers[1] == workers[2]
+    # On several hosts there are several proxies: all workers derive the same without.
+    hosts = {**PMI, "TFSCALE_HOSTS": "a,b,c"}
+    with_proxy = resolve_cluster(hosts).workers
+    monkeypatch.setattr(mpi, "find_proxy", lambda: None)
+    assert resolve_cluster(hosts).workers == with_proxy
+
+
 @pytest.mark.parametrize(
     ("environ", "parts"),
     [
@@ -51,7 +86,10 @@ def test_two_jobs_on_one_machine_have_ports_of_their_own():
         # Rank and size were lost on the way: this is no machine for itself.
         (
             {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
-            ["missing: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE.", "or unset OMPI_"],
+            [
+                "Received: OMPI_COMM_WORLD_LOCAL_SIZE='2'; missing: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE.",
+                "or unset OMPI_",
+            ],
         ),
         ({"OMPI_COMM_WORLD_LOCAL_RANK": "0"}, ["missing: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE."]),
         (

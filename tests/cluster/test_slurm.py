@@ -10,6 +10,9 @@ STEP = {
     "SLURM_STEP_ID": "0",
     "SLURM_JOB_NODELIST": "n[08-20]",
     "SLURM_STEP_NODELIST": "n[08-11]",
+    "SLURM_NNODES": "4",
+    "SLURM_STEP_NUM_NODES": "4",
+    "SLURM_JOB_NUM_NODES": "13",
     "SLURM_NTASKS": "7",
     "SLURM_STEP_NUM_TASKS": "7",
     "SLURM_STEP_TASKS_PER_NODE": "2(x3),1",
@@ -20,6 +23,33 @@ STEP = {
 }
 SEVEN = ("n08:2222", "n08:2223", "n09:2222", "n09:2223", "n10:2222", "n10:2223", "n11:2222")
 TWO = {"SLURM_STEP_NODELIST": "a,b", "SLURM_NTASKS": "2", "SLURM_PROCID": "1", "TFSCALE_PORT": "5"}
+
+
+# As Slurm 22.05 sets them: for `sbatch -N1`; what such a script inherits when it is submitted from inside of
+# `srun -n1`; and in the step in which `salloc` runs its shell.
+BATCH = {
+    "SLURM_JOB_ID": "11",
+    "SLURM_JOB_NODELIST": "n1",
+    "SLURM_JOB_NUM_NODES": "1",
+    "SLURM_NNODES": "1",
+    "SLURM_PROCID": "0",
+    "SLURM_NODEID": "0",
+    "SLURM_TASKS_PER_NODE": "1",
+    "ENVIRONMENT": "BATCH",
+}
+OUTER = {
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_LAUNCHER_PORT": "38707",
+    "SLURM_STEP_NODELIST": "n1",
+    "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "1",
+    "SLURM_NTASKS": "1",
+}
+SHELL = {**OUTER, "SLURM_STEP_ID": "4294967290"}
+ONE_COUNT = {name: value for name, value in STEP.items() if name != "SLURM_NTASKS"}
+TWO_HOSTS = {"SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "n[1-2]",
+             "SLURM_TASKS_PER_NODE": "1(x2)"}  # fmt: skip
 
 
 def without(environ, *names):
@@ -34,8 +64,14 @@ def without(environ, *names):
         ({**STEP, "SLURM_PROCID": "6", "SLURM_NODEID": "3"}, SEVEN, 6),
         (without(STEP, "SLURM_NTASKS"), SEVEN, 5),
         (without(STEP, "SLURM_STEP_NUM_TASKS", "SLURM_NODEID"), SEVEN, 5),
-        # The job may be larger than the step.
-        ({**STEP, "SLURM_NTASKS": "40"}, SEVEN, 5),
+        # Names of hosts that lead nowhere: the user's count.
+        ({**STEP, "TFSCALE_HOSTS": "a,a,b,b,c,c,d"},
+         ("a:2222", "a:2223", "b:2222", "b:2223", "c:2222", "c:2223", "d:2222"), 5),
+        ({**without(STEP, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), "TFSCALE_HOSTS": "10.0.0.[1-7]"},
+         tuple(f"10.0.0.{each}:2222" for each in range(1, 8)), 5),
+        # They need no known distribution.
+        ({**STEP, "SLURM_DISTRIBUTION": "plane=2", "TFSCALE_HOSTS": "10.0.0.[1-7]"},
+         tuple(f"10.0.0.{each}:2222" for each in range(1, 8)), 5),
         ({**without(STEP, "SLURM_STEP_NODELIST"), "SLURM_JOB_NODELIST": "n[08-11]"}, SEVEN, 5),
         ({**without(STEP, "SLURM_STEP_TASKS_PER_NODE"), "SLURM_TASKS_PER_NODE": "2(x3),1"}, SEVEN, 5),
         # Without counts there is one way only: all on the one host, or one on each.
@@ -84,6 +120,10 @@ def test_steps_of_one_job_have_ports_of_their_own():
         {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n1", "SLURM_PROCID": "0", "SLURM_TASKS_PER_NODE": "1"},
         {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n1", "SLURM_NTASKS": "1"},
         {"SLURM_CONF": "/etc/slurm.conf"},
+        BATCH,
+        # The shell of salloc, on one host.
+        {**BATCH, **SHELL},
+        {**BATCH, **SHELL, "SLURM_NTASKS": "2", "SLURM_TASKS_PER_NODE": "2"},
     ],
 )
 def test_one_process_of_a_job_trains_alone(environ):
@@ -97,6 +137,21 @@ def test_one_process_of_a_job_trains_alone(environ):
         # Several tasks, and no srun.
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_JOB_NODELIST": "n1"},
          ["missing: SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE.", "srun"]),
+        # `sbatch -N2`, `salloc -N2`: with and without tasks, and one more job in a heterogeneous one.
+        ({**BATCH, **TWO_HOSTS}, ["several hosts must be started with `srun`", "SLURM_NNODES='2'"]),
+        ({**BATCH, **TWO_HOSTS, "SLURM_NTASKS": "2"}, ["SLURM_NNODES='2'", "missing: the variables of a step"]),
+        (TWO_HOSTS, ["SLURM_NNODES='2', SLURM_JOB_NUM_NODES='2'"]),
+        ({"SLURM_JOB_NUM_NODES": "2"}, ["SLURM_JOB_NUM_NODES='2'"]),
+        ({**BATCH, "SLURM_HET_SIZE": "2"}, ["SLURM_HET_SIZE='2'"]),
+        ({**BATCH, **SHELL, **TWO_HOSTS}, ["SLURM_NNODES='2'"]),
+        # The same, submitted from inside of a step, and several tasks on one host.
+        ({**BATCH, **OUTER, **TWO_HOSTS}, ["SLURM_NNODES='2'"]),
+        ({**BATCH, **OUTER, **TWO_HOSTS, "SLURM_NTASKS": "2"}, ["SLURM_NNODES='2'"]),
+        ({**BATCH, **OUTER, "SLURM_NTASKS": "2", "SLURM_TASKS_PER_NODE": "2"},
+         ["those of another job", "SLURM_STEP_NUM_TASKS='1', SLURM_NTASKS='2'"]),
+        ({**BATCH, **OUTER, "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "1"}, ["those of another job"]),
+        ({**STEP, "SLURM_NTASKS": "40", "SLURM_PROCID": "0"}, ["SLURM_JOB_NUM_NODES='13'"]),
+        ({**STEP, "TFSCALE_HOSTS": "a,b"}, ["one host for each of the 7 workers"]),
         ({"SLURM_NTASKS": "4"}, ["missing: SLURM_PROCID, SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE."]),
         ({"SLURM_PROCID": "1"}, ["missing: SLURM_STEP_NUM_TASKS or SLURM_NTASKS or SLURM_NPROCS, SLURM_STEP_NODELIST"]),
         (without(STEP, "SLURM_PROCID"), ["missing: SLURM_PROCID."]),
@@ -107,9 +162,9 @@ def test_one_process_of_a_job_trains_alone(environ):
         ({**STEP, "SLURM_PROCID": "7"}, ["`SLURM_PROCID` must be an integer from 0 to 6"]),
         ({**STEP, "SLURM_PROCID": "-1"}, ["`SLURM_PROCID` must be an integer"]),
         ({**STEP, "SLURM_PROCID": "five"}, ["`SLURM_PROCID` must be an integer"]),
-        ({**STEP, "SLURM_STEP_NUM_TASKS": "0"}, ["`SLURM_STEP_NUM_TASKS` must be an integer from 1"]),
-        ({**STEP, "SLURM_STEP_NUM_TASKS": "9" * 5000}, ["`SLURM_STEP_NUM_TASKS` must be an integer from 1"]),
-        ({**STEP, "SLURM_STEP_NUM_TASKS": "8"}, ["tasks of each of the 4 hosts, 8 in all"]),
+        ({**ONE_COUNT, "SLURM_STEP_NUM_TASKS": "0"}, ["`SLURM_STEP_NUM_TASKS` must be an integer from 1"]),
+        ({**ONE_COUNT, "SLURM_STEP_NUM_TASKS": "9" * 5000}, ["`SLURM_STEP_NUM_TASKS` must be an integer from 1"]),
+        ({**ONE_COUNT, "SLURM_STEP_NUM_TASKS": "8"}, ["tasks of each of the 4 hosts, 8 in all"]),
         ({**STEP, "SLURM_STEP_NODELIST": "n[08-10]"}, ["tasks of each of the 3 hosts, 7 in all"]),
         ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "2(x3)"}, ["'2(x3),1'"]),
         ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "2(3),1"}, ["'2(x3),1'"]),

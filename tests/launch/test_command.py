@@ -25,6 +25,7 @@ STEP = {
     "SLURM_PROCID": "1",
     "TFSCALE_PORT": "2222",
 }
+SKYPILOT = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2", "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2"}
 MAX_ANSWER_S = 0.3
 
 
@@ -107,6 +108,20 @@ def test_two_launchers_with_one_rank_each_divide_their_host(launcher):
     assert ["CUDA_VISIBLE_DEVICES=6 " in shown[0], "CUDA_VISIBLE_DEVICES=7 " in shown[1]] == [True, True]
 
 
+@pytest.mark.parametrize("env", [SKYPILOT, {"SLURM_NNODES": "2"}, {"WORLD_SIZE": "2"}, {"LSB_HOSTS": "a b"}])
+def test_all_hosts_by_hand_are_the_job(launcher, env):
+    """What lends hosts has started one launcher on each of them, which is told all."""
+    status, out, _ = launcher.run("print(workers)", "--hosts", "other:7\nlocalhost:7", env=env)
+    assert (status, out) == (0, "[1] ['other:7', 'localhost:7']\n")
+
+
+def test_evaluator_starts_nothing(launcher):
+    task = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "evaluator", "index": 0}}'
+    status, out, err = launcher.run("print(workers)", env={"TF_CONFIG": task})
+    assert (status, out) == (0, "")
+    assert "this is the job's evaluator; nothing to start" in err
+
+
 def test_hosts_start_their_own_workers(launcher):
     _, out, _ = launcher.run("print(workers)", "--hosts", "other:7,localhost:7,localhost:8")
     assert sorted(out.splitlines()) == [f"[{rank}] ['other:7', 'localhost:7', 'localhost:8']" for rank in (1, 2)]
@@ -118,6 +133,7 @@ def test_hosts_start_their_own_workers(launcher):
         ({"TF_CONFIG": TF_CONFIG}, (("a:1", "b:1"), 1)),
         (STEP, (("n08:2222", "n09:2222"), 1)),
         ({"PMI_RANK": "0", "PMI_SIZE": "2", "TFSCALE_HOSTS": "a:1,b:1"}, (("a:1", "b:1"), 0)),
+        (SKYPILOT, (("10.0.0.1:2222", "10.0.0.2:2222"), 1)),
     ],
 )
 def test_worker_that_was_started_already_joins(launcher, env, spec):
@@ -138,6 +154,18 @@ def test_worker_that_was_started_already_joins(launcher, env, spec):
     [
         # A batch script of several tasks, and a step of one task with a shell in it.
         {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_JOB_NODELIST": "n1"},
+        # The same, submitted from inside of another job's step of one task.
+        {
+            "SLURM_JOB_ID": "2",
+            "SLURM_NTASKS": "4",
+            "SLURM_PROCID": "0",
+            "SLURM_STEP_ID": "0",
+            "SLURM_STEP_NUM_TASKS": "1",
+            "SLURM_STEP_NODELIST": "n1",
+        },
+        # Told to look at nothing of it; the workers are told by their launcher.
+        {**STEP, "TFSCALE_ALONE": "1"},
+        {**SKYPILOT, "TFSCALE_ALONE": "1"},
         {
             **STEP,
             "SLURM_NTASKS": "1",
@@ -159,6 +187,11 @@ def test_one_process_of_a_manager_starts_workers(launcher, env):
         (["--workers", "3"], {"TF_CONFIG": TF_CONFIG}, "Received: --workers. Leave them out"),
         (["--max-restarts", "1", "--log-dir", "x"], STEP, "Received: --max-restarts, --log-dir. Leave them out"),
         (["--hosts", "a,b"], STEP, "2 worker(s) from Slurm.\nReceived: --hosts."),
+        (["--workers", "8"], SKYPILOT, "2 worker(s) from SkyPilot.\nReceived: --workers."),
+        # Every host or process of these would start workers of its own.
+        (["--workers", "2"], {"SLURM_NNODES": "2"}, "several hosts must be started with `srun`"),
+        ([], {"LSB_HOSTS": "a b"}, "LSF has given this job 2 hosts"),
+        (["--workers", "2"], {"WORLD_SIZE": "2", "RANK": "0"}, "torchrun says that this is one of several"),
         ([], {"SLURM_STEP_ID": "0"}, "missing: SLURM_PROCID"),
         (["--hosts", "a:1,b:1"], {}, "--hosts must list this host"),
         (["--hosts", "a:1,a:1", "--rank", "0"], {}, "an address of its own"),

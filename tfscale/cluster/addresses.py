@@ -2,8 +2,8 @@
 
 Two variables are the user's, the same for every worker of a job:
 
-- `TFSCALE_HOSTS`: one host per worker, in the order of their ranks, as `a,b`, `n[01-04]` or `a:2222,b:2222`;
-  a host that runs several workers is repeated.
+- `TFSCALE_HOSTS`: one host per worker, in the order of their ranks, as `a,b`, `n[01-04]` or `a:2222,b:2222`, or one in
+  each line; a host that runs several workers is repeated.
 - `TFSCALE_PORT`: the first port of each host; its workers take it and the next ones.
 """
 
@@ -16,6 +16,7 @@ from tfscale.cluster.variables import read_number
 from tfscale.errors import ClusterError
 
 HOSTS = "TFSCALE_HOSTS"
+_OWN = "HOSTNAME"
 PORT = "TFSCALE_PORT"
 DEFAULT_PORT = 2222
 
@@ -79,3 +80,22 @@ def read_hosts(environ: Mapping[str, str], num_workers: int, first_port: int) ->
             f"Repeat a host that runs several workers, for example 'a,a,b,b'."
         )
     return add_ports(hosts, first_port)
+
+
+def find_own_place(environ: Mapping[str, str]) -> int | None:
+    """Returns the place of this pod in `TFSCALE_HOSTS`, by the name that Kubernetes gives it; None where it has none.
+
+    Raises:
+        ClusterError: `TFSCALE_HOSTS` is malformed.
+
+    Example:
+        >>> from tfscale.cluster.addresses import find_own_place
+        >>> find_own_place({"TFSCALE_HOSTS": "x-chief-0-0.x,x-worker-0-[0-1].x", "HOSTNAME": "x-worker-0-1"})
+        2
+    """
+    if not environ.get(_OWN) or HOSTS not in environ:
+        return None
+    own = environ[_OWN]
+    hosts = expand_hosts(environ[HOSTS], HOSTS)
+    places = [place for place, host in enumerate(hosts) if own in (host, host.partition(":")[0].partition(".")[0])]
+    return places[0] if len(places) == 1 else None

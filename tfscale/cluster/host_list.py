@@ -12,6 +12,8 @@ MAX_WORKERS = 10_000
 # A comma outside of brackets ends a part.
 _PART = re.compile(r"(?:[^,\[\]\s]|\[[^\[\]\s]*\])+")
 _PARTS = re.compile(rf"{_PART.pattern}(?:,{_PART.pattern})*")
+_LINE_BREAK = "\r\n"
+_LINE_BREAKS = re.compile(f"[{_LINE_BREAK}]+")
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\].*")
 _PIECE = re.compile(r"\[([^\]]*)\]|([^\[\]]+)")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
@@ -20,7 +22,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 def expand_hosts(text: str, name: str) -> tuple[str, ...]:
     """Returns the hosts of a list, in its order, with the zeros that pad their numbers.
 
-    The form is Slurm's: names with commas between; a bracket stands for each of its numbers and ranges,
+    The form is Slurm's: names with commas or line breaks between; a bracket stands for each of its numbers and ranges,
     and of several brackets the last one runs fastest. An IPv6 address in brackets stays as it is.
 
     Args:
@@ -35,10 +37,11 @@ def expand_hosts(text: str, name: str) -> tuple[str, ...]:
         >>> expand_hosts("n[08-10,12],a[1-2]b[3-4],login", "SLURM_STEP_NODELIST")
         ('n08', 'n09', 'n10', 'n12', 'a1b3', 'a1b4', 'a2b3', 'a2b4', 'login')
     """
-    if not _PARTS.fullmatch(text):
-        raise _malformed(text, name, "names with commas between")
+    lines = _LINE_BREAKS.split(text.strip(_LINE_BREAK))
+    if not all(map(_PARTS.fullmatch, lines)):
+        raise _malformed(text, name, "names with commas or line breaks between")
     hosts: list[str] = []
-    for part in _PART.findall(text):
+    for part in (part for line in lines for part in _PART.findall(line)):
         if _IPV6.fullmatch(part):
             hosts.append(part)
             continue

@@ -10,16 +10,20 @@ names the Service. The manifest adds, in its `env`:
 
 With `TFSCALE_NUM_WORKERS` 1, every pod trains for itself. `TFSCALE_HOSTS` replaces the names derived from the Service.
 
-Reference:
+A JobSet of several jobs counts the pods of each job from 0: there `TFSCALE_HOSTS` names all pods, such as
+`train-chief-0-0.train,train-worker-[0-1]-[0-3].train`, and the rank is the place of the pod's own name.
+
+References:
     https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/
+    https://jobset.sigs.k8s.io/docs/concepts/
 """
 
 from collections.abc import Mapping
 
-from tfscale.cluster.addresses import DEFAULT_PORT, HOSTS, add_ports, read_first_port, read_hosts
+from tfscale.cluster.addresses import DEFAULT_PORT, HOSTS, add_ports, find_own_place, read_first_port, read_hosts
 from tfscale.cluster.host_list import MAX_WORKERS
 from tfscale.cluster.spec import ClusterSpec
-from tfscale.cluster.variables import read_number, read_rank, require
+from tfscale.cluster.variables import WAY_ROUND, read_number, read_rank, require
 from tfscale.errors import ClusterError
 
 _SOURCE = "Kubernetes"
@@ -29,7 +33,7 @@ SERVICE = "TFSCALE_SERVICE"
 _POD = "HOSTNAME"
 _WAY_OUT = (
     f"Add them to the `env` of the Job's container; set {NUM_WORKERS} to the Job's completions, "
-    f"or to 1 where every pod trains for itself."
+    f"or to 1 where every pod trains for itself. {WAY_ROUND}"
 )
 
 
@@ -46,7 +50,8 @@ def read(environ: Mapping[str, str]) -> ClusterSpec | None:
     port = read_first_port(environ, DEFAULT_PORT)
     if num_workers == 1:
         return ClusterSpec(workers=(f"localhost:{port}",), rank=0, source=_SOURCE)
-    rank = read_rank(environ, _RANK, num_workers, _SOURCE)
+    place = find_own_place(environ)
+    rank = read_rank(environ, _RANK, num_workers, _SOURCE) if place is None else place
     if HOSTS in environ:
         workers = read_hosts(environ, num_workers, port)
     else:

@@ -1,7 +1,7 @@
 """The cluster in the variables that `mpirun` and `mpiexec` give to each process: Open MPI, and PMI as Hydra sets it.
 
 They hold the rank and the number of processes, but no hosts. Those come from `TFSCALE_HOSTS`, unless all
-processes are on this machine.
+processes are on this machine. Hydra does not even name its job: on one machine the number of its proxy does.
 
 Reference:
     https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html
@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 from tfscale.cluster.addresses import HOSTS, add_ports, derive_port, read_first_port, read_hosts
 from tfscale.cluster.host_list import MAX_WORKERS
+from tfscale.cluster.hydra import find_proxy
 from tfscale.cluster.spec import ClusterSpec
-from tfscale.cluster.variables import read_number, read_rank, require
+from tfscale.cluster.variables import WAY_ROUND, read_number, read_rank, require
 from tfscale.errors import ClusterError
 
 _OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
@@ -54,17 +55,17 @@ def _read(environ: Mapping[str, str], source: str, names: tuple[str, str], local
     left = [name for name in (*_OF_OPEN_MPI, *_OF_PMI) if name in environ]
     way_out = (
         f"Start every worker with `mpirun`, set TF_CONFIG, which is looked at first, or unset {left[0]} to train on "
-        "this machine alone."
+        f"this machine alone. {WAY_ROUND}"
     )
-    rank_name, size_name = require(environ, source, [(name,) for name in names], way_out)
+    rank_name, size_name = require(environ, source, [(name,) for name in names], way_out, left)
     size = read_number(environ, size_name, 1, MAX_WORKERS, source)
     rank = read_rank(environ, rank_name, size, source)
-    job = next((environ[name] for name in _JOBS if name in environ), "0")
-    first_port = read_first_port(environ, derive_port(job))
+    job = next((environ[name] for name in _JOBS if name in environ), None)
     if HOSTS in environ:
-        workers = read_hosts(environ, size, first_port)
+        workers = read_hosts(environ, size, read_first_port(environ, derive_port(job or "0")))
     elif size == 1 or environ.get(local) == str(size):
-        workers = add_ports(["localhost"] * size, first_port)
+        # Each host has a proxy of its own: its number is worth something where there is one host.
+        workers = add_ports(["localhost"] * size, read_first_port(environ, derive_port(job or find_proxy() or "0")))
     else:
         raise _unknown_hosts(environ, source, local, size)
     return ClusterSpec(workers=workers, rank=rank, source=source)
@@ -76,5 +77,5 @@ def _unknown_hosts(environ: Mapping[str, str], source: str, local: str, size: in
         f"The hosts of the {size} workers must be known; {source} does not say them unless all are on this machine.\n"
         f"Received: {received}; missing: {HOSTS}. "
         f"Give every worker {HOSTS}, one host per worker in the order of their ranks: for example "
-        f"`mpirun -x {HOSTS}=a,a,b,b ...` or `mpiexec -genv {HOSTS} a,a,b,b ...`."
+        f"`mpirun -x {HOSTS}=a,a,b,b ...` or `mpiexec -genv {HOSTS} a,a,b,b ...`. {WAY_ROUND}"
     )

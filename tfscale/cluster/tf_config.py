@@ -14,17 +14,24 @@ from typing import Any
 
 from tfscale.cluster.shown import printable, quoted
 from tfscale.cluster.spec import ClusterSpec
+from tfscale.cluster.variables import ALONE
 from tfscale.errors import ClusterError
 
 _NAME = "TF_CONFIG"
 _JOBS = ("chief", "worker")  # in the order of their ranks
+_EVALUATOR = "evaluator"
 _EXAMPLE = '{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}, "task": {"type": "worker", "index": 0}}'
+
+
+class EvaluatorError(ClusterError):
+    """This process is the evaluator of a job: its workers train, and do not wait for it."""
 
 
 def read(environ: Mapping[str, str]) -> ClusterSpec | None:
     """Reads `TF_CONFIG`; returns None when it is not set.
 
     Raises:
+        EvaluatorError: The task is an evaluator, which is in no list of workers.
         ClusterError: `TF_CONFIG` is set, but does not name the workers and which of them this is.
     """
     if _NAME not in environ:
@@ -98,9 +105,13 @@ def _read_task(task: dict[str, Any], jobs: dict[str, list[Any]]) -> tuple[str, i
     job = task.get("type")
     if not isinstance(job, str) or job not in jobs:
         way_out = "Set its type to the job that lists the address of this process."
-        if job in ("evaluator", "ps"):
+        kind = ClusterError
+        if job in (_EVALUATOR, "ps"):
             way_out = f"Do not start a task of type {job!r}: parameter servers and evaluators take no part."
-        raise ClusterError(
+        if job == _EVALUATOR:
+            way_out += f" To evaluate in it by a script of its own, set {ALONE}=1."
+            kind = EvaluatorError
+        raise kind(
             f"The task's type in `TF_CONFIG` must be one of the jobs in its cluster, "
             f"{sorted(jobs)}.\n"
             f"Received: task={quoted(task)}. {way_out}"

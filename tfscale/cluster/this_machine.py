@@ -1,7 +1,8 @@
-"""This machine as a job of one worker, when no other source is set."""
+"""This machine as a job of one worker, when no other source is set and no sign says that there are others."""
 
 from collections.abc import Mapping
 
+from tfscale.cluster import alone, signs
 from tfscale.cluster.addresses import HOSTS
 from tfscale.cluster.kubernetes import NUM_WORKERS, SERVICE
 from tfscale.cluster.spec import ClusterSpec
@@ -12,7 +13,8 @@ def read(environ: Mapping[str, str]) -> ClusterSpec:
     """Returns the job of one worker.
 
     Raises:
-        ClusterError: A variable of ours names workers, but nothing tells which of them this is.
+        ClusterError: A variable of ours names workers, but nothing tells which of them this is; or the environment
+            tells of several hosts or processes, and not who they are.
     """
     ours = [name for name in (HOSTS, NUM_WORKERS, SERVICE) if name in environ]
     if ours and environ.get(NUM_WORKERS) != "1":
@@ -22,5 +24,5 @@ def read(environ: Mapping[str, str]) -> ClusterSpec:
             f"mpirun or an Indexed Job of Kubernetes sets. "
             f"Unset {' and '.join(ours)} to train on this machine alone, or start the workers through one of those."
         )
-    # One worker opens no port. It has an address so that every spec has the same form.
-    return ClusterSpec(workers=("localhost:2222",), rank=0, source="this machine")
+    signs.check(environ)
+    return alone.this_machine()

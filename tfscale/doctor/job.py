@@ -4,17 +4,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tfscale.cluster import ClusterSpec
+from tfscale.cluster.engines import names_of_table
 from tfscale.doctor.finding import ERROR, OK, WARNING, Finding
 
 _PREFIXES = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "TFSCALE_")
-_NAMES = ("TF_CONFIG", "JOB_COMPLETION_INDEX", "HOSTNAME")
+_NAMES = ("TF_CONFIG", "JOB_COMPLETION_INDEX", *names_of_table())
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _NO_PROXIES = ("no_grpc_proxy", "no_proxy")
 
 
 def check_variables(environ: Mapping[str, str]) -> Finding:
     """Lists what the environment says of a job: names alone."""
-    alone = [name for name in _NAMES[:2] if name in environ]
+    alone = [name for name in _NAMES if name in environ]
     counts = Counter(prefix for name in environ for prefix in _PREFIXES if name.startswith(prefix))
     kinds = [f"{prefix}* ({count})" for prefix, count in counts.items()]
     return Finding(OK, "variables", ", ".join([*alone, *kinds]) or "none of a cluster is set")

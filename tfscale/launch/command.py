@@ -15,6 +15,8 @@ from tfscale.cluster.cores import find_cores
 from tfscale.cluster.host_list import expand_hosts
 from tfscale.cluster.secret import SECRET, make_secret, read_secret
 from tfscale.cluster.shown import quoted
+from tfscale.cluster.tf_config import EvaluatorError
+from tfscale.cluster.variables import ALONE
 from tfscale.errors import LaunchError
 from tfscale.launch.gpus import find_gpus, run_nvidia_smi
 from tfscale.launch.isolation import isolate_network
@@ -39,11 +41,17 @@ def run(args: argparse.Namespace) -> int:
     _check_script(args.script, is_module=args.module)
     environ = dict(os.environ)
     read_secret(environ, ())
-    job = find_job(environ)
+    try:
+        job = find_job(environ, has_hosts=args.hosts is not None)
+    except EvaluatorError as error:
+        sys.stderr.write(f"tfscale launch: this is the job's evaluator; nothing to start. {error}\n")
+        return 0
     if job is not None:
         check_flags(args, job)
         return _join(args, environ, job)
     make_workers = _local_workers(args, environ) if args.hosts is None else _workers_of_hosts(args, environ)
+    # It was for this launcher: the workers are several.
+    environ.pop(ALONE, None)
     if args.dry_run:
         for worker in make_workers():
             _print(describe(worker))

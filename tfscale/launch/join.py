@@ -4,7 +4,9 @@ import argparse
 from collections.abc import Mapping
 
 from tfscale.cluster import ClusterSpec, resolve_cluster
-from tfscale.cluster.slurm import in_step
+from tfscale.cluster.resolve import read_started
+from tfscale.cluster.slurm import check_allocation, in_step
+from tfscale.cluster.variables import ALONE
 from tfscale.errors import LaunchError
 
 # The flags of a launcher that starts workers, with their values when they are not given.
@@ -19,19 +21,30 @@ _OF_STARTING = {
 }
 
 
-def find_job(environ: Mapping[str, str]) -> ClusterSpec | None:
+def find_job(environ: Mapping[str, str], *, has_hosts: bool) -> ClusterSpec | None:
     """Returns the job that this process is a worker of; None where workers are to be started.
 
-    That is a job in `TF_CONFIG`, or one of several workers that `srun`, `mpirun` or Kubernetes started.
+    That is a job in `TF_CONFIG`, one of several workers that `srun`, `mpirun` or Kubernetes started, or one of the
+    hosts of SkyPilot, dstack or SageMaker.
+
+    Args:
+        environ: The environment variables, by name.
+        has_hosts: Whether the launcher is told all hosts of the job: then what lends hosts says nothing more.
 
     Raises:
-        ClusterError: The environment describes a job by halves.
+        ClusterError: The environment describes a job by halves, or tells of several hosts or processes and not who
+            they are.
     """
+    own = environ
     if not in_step(environ):
         # In a batch script or a shell of `salloc` this launcher is what starts the workers.
-        environ = {name: value for name, value in environ.items() if not name.startswith("SLURM_")}
-    spec = resolve_cluster(environ)
-    return spec if spec.num_workers > 1 or spec.source == "TF_CONFIG" else None
+        own = {name: value for name, value in environ.items() if not name.startswith("SLURM_")}
+    spec = read_started(own) if has_hosts and environ.get(ALONE) != "1" else resolve_cluster(own)
+    if spec is not None and (spec.num_workers > 1 or spec.source == "TF_CONFIG"):
+        return spec
+    if not has_hosts and environ.get(ALONE) != "1":
+        check_allocation(environ)
+    return None
 
 
 def check_flags(args: argparse.Namespace, spec: ClusterSpec) -> None:

@@ -17,6 +17,7 @@ from tfscale.cluster.connecting import connecting
 from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight import gather_facts, meet
 from tfscale.cluster.secret import read_secret
+from tfscale.cluster.tf_config import EvaluatorError
 from tfscale.errors import DeviceError
 from tfscale.framework.canary import check_releases
 from tfscale.framework.collectives import has_tensorflow_started
@@ -96,7 +97,8 @@ def make_strategy(
     Args:
         devices: `"auto"` (every GPU, else every logical CPU), a number, or device names. A job of several workers
             uses every GPU that its process sees, or one CPU.
-        cluster: Who is in the job; by default `resolve_cluster()`.
+        cluster: Who is in the job; by default `resolve_cluster()`. A process that `TF_CONFIG` makes the evaluator of
+            the job ends there, with status 0.
         communication: `"auto"`, `"nccl"` or `"ring"`; see `choose_communication`. `"auto"` also measures the link
             between the replicas, for a second at most, and chooses by it what travels together; not on the cores of
             one machine, which share them. The log and `print(dp)` say what was found.
@@ -123,7 +125,7 @@ def make_strategy(
         >>> strategy.num_replicas_in_sync
         1
     """
-    cluster = resolve_cluster() if cluster is None else cluster
+    cluster = _find_cluster() if cluster is None else cluster
     names = choose_devices(devices, _logical_devices()) if cluster.num_workers == 1 else _worker_devices(devices)
     device_types = [name.split(":")[0] for name in names]
     choice = choose_communication(
@@ -178,6 +180,17 @@ def make_strategy(
 _MADE: dict[Any, tf.distribute.Strategy] = {}
 # Strategies whose workers TensorFlow's server connects: it holds the port on which they would meet.
 _SERVING: list[tf.distribute.Strategy] = []
+
+
+def _find_cluster() -> ClusterSpec:
+    try:
+        return resolve_cluster()
+    except EvaluatorError as error:
+        # Managers that start an evaluator beside the workers take another status for a failed job, and start it again.
+        _log.warning(
+            "this process is the evaluator of its job: it has nothing to train and ends with status 0. %s", error
+        )
+        raise SystemExit(0) from error
 
 
 def _options(implementation: str) -> Any:

@@ -1,0 +1,34 @@
+"""Which `mpiexec` of Hydra (MPICH, Intel MPI) started this process?
+
+Its variables are the same for every job, so that two jobs on one machine would take the same ports. All processes of a
+job on one host descend from one proxy, whose number tells the jobs apart.
+"""
+
+from pathlib import Path
+
+# The kernel keeps 15 characters of a program's name.
+_PROXIES = ("hydra_pmi_proxy", "hydra_bstrap_pr")
+_MOST_ANCESTORS = 64
+
+
+def find_proxy(pid: str = "self", processes: Path = Path("/proc")) -> str | None:
+    """Returns the number of the process of Hydra that is this one's nearest ancestor; None where none is.
+
+    Args:
+        pid: The process to begin with.
+        processes: Where the kernel describes the processes.
+    """
+    for _ in range(_MOST_ANCESTORS):
+        try:
+            # "32406 (hydra_pmi_proxy) S 32403 ...": the name may hold spaces and brackets itself.
+            text = (processes / pid / "stat").read_text(errors="replace")
+        except OSError:
+            return None
+        name = text.partition("(")[2].rpartition(")")[0]
+        number, _, rest = text.partition(" ")
+        if name in _PROXIES:
+            return number
+        pid = rest.rpartition(")")[2].split()[1]
+        if pid == "0":
+            return None
+    return None
