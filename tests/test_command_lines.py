@@ -49,7 +49,7 @@ def plan(random):
 
     argv = ["plan", "--examples", count(), "--replicas", count(), "--optimizer", random.choice([*OPTIMIZERS]).lower()]
     argv += [random.choice(["--per-replica-batch", "--global-batch"]), count()]
-    some = ["reference-batch", "micro-batch", "ema-overwrite-frequency", "decay-steps"]
+    some = ["reference-batch", "micro-batch", "ema-overwrite-frequency", "decay-steps", "warmup-steps"]
     argv += [each for name in some if random.random() < 0.2 for each in (f"--{name}", count())]
     some = [
         "learning-rate",
@@ -61,9 +61,12 @@ def plan(random):
         "weight-decay",
         "epochs",
         "warmup-epochs",
+        "critical-batch",
+        "clipped-share",
     ]
     argv += [each for name in some if random.random() < 0.2 for each in (f"--{name}", rate())]
     argv += ["--rule", random.choice([*RULE_NAMES, *ODD[:3]])] if random.random() < 0.3 else []
+    argv += ["--adam-beta-1", random.choice(["keep", "memory", *ODD[:3]])] if random.random() < 0.3 else []
     return argv + [flag for flag in ("--json", "--batch-norm") if random.random() < 0.3]
 
 

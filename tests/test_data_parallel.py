@@ -9,7 +9,7 @@ import pytest
 from tests.processes import run_case
 from tests.training.contract_cases_optimizers import BROKEN
 from tests.training.models import ScheduleWithoutConfig
-from tfscale import BatchError, DataParallel, NoRule, ReplicaSchedule, ScalingError, SqrtRule
+from tfscale import BatchError, DataParallel, NoRule, Recipe, ReplicaSchedule, ScalingError, SqrtRule
 
 CASES = "tests.cases_data_parallel"
 NEW = {"warmup_epochs": 0, "devices": 1}
@@ -59,8 +59,41 @@ def test_optimizer_of_the_same_class():
     assert type(adam) is keras.optimizers.AdamW
     assert config["name"] == "mine"
     assert {name: config[name] for name in ("learning_rate", "beta_1", "weight_decay", "ema_momentum")} == (
-        pytest.approx({"learning_rate": 0.02, "beta_1": 0.8**4, "weight_decay": 0.2, "ema_momentum": 0.99**4})
+        pytest.approx({"learning_rate": 0.02, "beta_1": 0.8, "weight_decay": 0.2, "ema_momentum": 0.99**4})
     )
+
+
+def test_recipe():
+    recipe = Recipe(reference_batch=8, warmup_epochs=0, adam_beta_1="memory", critical_batch=40)
+    dp = DataParallel(per_replica_batch=32, recipe=recipe, devices=1)
+    assert dp.batch_ratio == 4
+    adam = dp.optimizer(keras.optimizers.Adam(0.01, beta_1=0.8))
+    assert adam.get_config()["beta_1"] == pytest.approx(0.8**4)
+    assert "\nWarning: A global batch of 32 is 0.8 of the critical batch of 40" in str(dp)
+    assert re.search(r"\nAdam.beta_1 +per step +0\.8 +0\.4096 +m\^r\n", str(dp))
+
+
+def test_print_names_what_is_kept():
+    dp = grown(4)
+    dp.optimizer(keras.optimizers.Adam())
+    dp.optimizer(keras.optimizers.Muon())
+    assert re.search(r"\nAdam.beta_1 +per step +0\.9 +0\.9 +kept\n", str(dp))
+    assert re.search(r"\nMuon.adam_beta_1 +per step +0\.9 +0\.9 +kept\n", str(dp))
+    assert "\n  Adam.beta_1: as SGD's momentum: beta_1^r (Malladi 2022; adam_beta_1='memory') holds" in str(dp)
+    assert "Warning" not in str(dp)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"recipe": Recipe(reference_batch=8)}, ScalingError, "`reference_batch` must be given once"),
+        ({"recipe": Recipe(warmup_epochs=1)}, ScalingError, "`warmup_epochs` must be given once"),
+        ({"recipe": {"critical_batch": 8}}, ScalingError, "`recipe` must be a `tfscale.Recipe`"),
+    ],
+)
+def test_bad_recipe(arguments, error, said):
+    with pytest.raises(error, match=said):
+        grown(4, **arguments)
 
 
 OPTIMIZERS = [

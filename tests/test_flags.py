@@ -10,8 +10,8 @@ from tests.processes import run_case
 from tfscale import BatchError, CommunicationError, DataParallel, ScalingError, flags
 
 # A strategy is an object; and these have other names as flags.
-RENAMED = {"strategy": None, "rule": "scaling_rule"}
-OWN = {"simulate_replicas"}
+RENAMED = {"strategy": None, "recipe": None, "rule": "scaling_rule"}
+OWN = {"simulate_replicas", "adam_beta_1", "critical_batch", "clipped_share"}
 
 
 def parsed(*arguments, **defaults):
@@ -38,7 +38,11 @@ def test_all_flags():
         "--scaling_rule=linear",
         "--warmup_epochs=0.5",
         "--batch_norm=synchronized",
+        "--adam_beta_1=memory",
+        "--critical_batch=600",
+        "--clipped_share=0.5",
     )
+    assert (dp._growth.adam_beta_1, dp._growth.critical_batch, dp._growth.clipped_share) == ("memory", 600, 0.5)
     assert (dp.global_batch, dp.batch_ratio, dp._batch_norm) == (64, 4, "synchronized")
     # Half an epoch is 5 steps of 16.
     assert dp.schedule(0.1).get_config()["warmup_steps"] == 5
@@ -92,6 +96,9 @@ def test_arguments_go_before_flags():
         (["--global_batch=8", "--per_replica_batch=8"], BatchError, "Exactly one"),
         (["--global_batch=8", "--warmup_epochs=five"], ScalingError, "`warmup_epochs` must be"),
         (["--global_batch=0"], absl_flags.IllegalFlagValueError, "lower|positive|at least|>= 1"),
+        (["--global_batch=8", "--critical_batch=0"], ScalingError, "`critical_batch` must be"),
+        (["--global_batch=8", "--clipped_share=20"], ScalingError, "`clipped_share` must be"),
+        (["--adam_beta_1=kept"], absl_flags.IllegalFlagValueError, "memory"),
         (["--scaling_rule=cubic"], absl_flags.IllegalFlagValueError, "linear"),
     ],
 )

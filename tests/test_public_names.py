@@ -31,6 +31,7 @@ NAMES = {
     "NonFiniteError",
     "ParityError",
     "PowerSGD",
+    "Recipe",
     "RecordFiles",
     "RecoveryError",
     "Reduction",
@@ -87,9 +88,12 @@ FLAGS = {
         "--workers",
     },
     "plan": {
+        "--adam-beta-1",
         "--batch-norm",
         "--beta-1",
         "--beta-2",
+        "--clipped-share",
+        "--critical-batch",
         "--decay-steps",
         "--ema-momentum",
         "--ema-overwrite-frequency",
@@ -109,6 +113,7 @@ FLAGS = {
         "--rho",
         "--rule",
         "--warmup-epochs",
+        "--warmup-steps",
         "--weight-decay",
     },
     "verify": {

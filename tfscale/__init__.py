@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tfscale.parity.verification import verify
     from tfscale.scaling.batch_plan import BatchPlan
     from tfscale.scaling.hyperparameters import scale_hyperparameters
+    from tfscale.scaling.recipe import Recipe
     from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule
     from tfscale.training.adascale import AdaScaleSGD
     from tfscale.training.compression.error_feedback import ErrorFeedback
@@ -77,6 +78,7 @@ __all__ = [
     "NonFiniteError",
     "ParityError",
     "PowerSGD",
+    "Recipe",
     "RecordFiles",
     "RecoveryError",
     "Reduction",
@@ -122,6 +124,7 @@ _HOMES = {
     "NonFiniteError": "tfscale.errors",
     "ParityError": "tfscale.errors",
     "PowerSGD": "tfscale.training.compression.power_sgd",
+    "Recipe": "tfscale.scaling.recipe",
     "RecordFiles": "tfscale.training.data.files",
     "RecoveryError": "tfscale.errors",
     "Reduction": "tfscale.training.compression.protocol",

@@ -15,8 +15,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.errors import BatchError, DeviceError
-from tfscale.scaling import BatchGrowth, BatchPlan, ScaledKnob, describe_growth
+from tfscale.errors import DeviceError
+from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, describe_growth
+from tfscale.scaling.batch_plan import check_one_batch
+from tfscale.scaling.recipe import recipe_beside
 from tfscale.training.batch_norm import batch_norm_knobs, choose_batch_norm
 from tfscale.training.callbacks.chief_only import write_on_chief_only
 from tfscale.training.callbacks.drift_watch import DriftWatch
@@ -57,6 +59,8 @@ class DataParallel:
             `"adascale"` (measured at every step: `AdaScaleSGD`), a `ScalingRule`, or a function of the batch ratio.
         warmup_epochs: Epochs over which the rate rises from the reference rate; `"auto"` is 5 for the linear rule, and
             none for the others.
+        recipe: A `Recipe`: the four arguments above, where they are not given by themselves, and what else is known of
+            the run that was tuned: its critical batch, how often clipping bites, what becomes of Adam's beta_1.
         batch_norm: `"auto"`, `"local"` or `"synchronized"`. `"auto"` is local where one replica has at least
             `reference_batch` examples, else synchronised: statistics of as many examples as in the reference run.
         compression: How gradients travel. `"none"`: as they are (exact). `"bf16"` and `"fp16"`: in half of the bytes
@@ -85,7 +89,7 @@ class DataParallel:
     Raises:
         BatchError: When no or both batch sizes are given, one is not a positive integer, the global batch is smaller
             than the number of replicas, or `micro_batch` is larger than a replica's part of it.
-        ScalingError: When the rule or the warm-up is none of the above.
+        ScalingError: When the rule, the warm-up or the recipe is none, or one thing is given twice.
         DeviceError: For unknown devices, or a strategy that is not mirrored.
         CommunicationError: For an unknown compression, or a bad `bytes_per_pack` or `double_buffering`.
         ClusterError: When the environment describes a cluster by halves, or the workers do not meet or agree; see
@@ -125,6 +129,7 @@ class DataParallel:
         examples_per_epoch: int | None = None,
         rule: Any = "auto",
         warmup_epochs: Any = "auto",
+        recipe: Recipe | None = None,
         batch_norm: str = "auto",
         compression: Any = "none",
         double_buffering: bool = False,
@@ -137,35 +142,28 @@ class DataParallel:
         seed: int | None = None,
     ):
         check_steps_per_execution(steps_per_execution)
-        _check_batches(per_replica_batch, global_batch)
+        check_one_batch(per_replica_batch, global_batch)
         choose_batch_norm(batch_norm, per_replica_batch=1, reference_batch=1)
+        beside = {"rule": rule, "warmup_epochs": warmup_epochs, "examples_per_epoch": examples_per_epoch}
+        known = recipe_beside(recipe, reference_batch=reference_batch, **beside)
         self._sending = choose_sending(compression, double_buffering)
         batches = {
             "per_replica_batch": per_replica_batch,
             "global_batch": global_batch,
-            "reference_batch": reference_batch,
+            "reference_batch": known.reference_batch,
         }
         given = {**batches, "batch_norm": batch_norm, **self._sending.names(), "seed": seed}
         self._strategy = _strategy_of(
             strategy, agree_on=given, devices=devices, communication=communication, bytes_per_pack=bytes_per_pack
         )
-        plan = BatchPlan(**batches, num_replicas=self.num_replicas)
-        check_micro_batch(micro_batch, plan.micro_batch)
+        plan = _plan_of(batches, micro_batch, self.num_replicas)
         self._micro_batch = micro_batch
-        rows = micro_batch if isinstance(micro_batch, int) else plan.micro_batch
-        if rows != plan.micro_batch:
-            plan = BatchPlan(
-                global_batch=plan.global_batch,
-                micro_batch=rows,
-                num_replicas=self.num_replicas,
-                reference_batch=plan.reference_batch,
-            )
         self._seed = seed
         self._steps_per_execution = steps_per_execution
-        self._growth = BatchGrowth(plan, rule, warmup_epochs, examples_per_epoch)
+        self._growth = known.grow(plan)
         self._batch_norm = choose_batch_norm(
             batch_norm,
-            per_replica_batch=min(float(plan.per_replica_batch), rows),
+            per_replica_batch=min(float(plan.per_replica_batch), plan.micro_batch),
             reference_batch=plan.reference_batch,
         )
         # By name, so that a notebook's cell that runs twice is listed once.
@@ -369,6 +367,16 @@ class DataParallel:
             self._knobs[named.name] = named
 
 
+def _plan_of(batches: dict[str, Any], micro_batch: Any, num_replicas: int) -> BatchPlan:
+    """How a step is divided; a micro-batch of "auto" is found later."""
+    plan = BatchPlan(**batches, num_replicas=num_replicas)
+    check_micro_batch(micro_batch, plan.micro_batch)
+    if not isinstance(micro_batch, int) or micro_batch == plan.micro_batch:
+        return plan
+    batches = {"global_batch": plan.global_batch, "reference_batch": plan.reference_batch}
+    return BatchPlan(**batches, micro_batch=micro_batch, num_replicas=num_replicas)
+
+
 def _strategy_of(
     strategy: tf.distribute.Strategy | None, *, agree_on: dict[str, Any], **arguments: Any
 ) -> tf.distribute.Strategy:
@@ -384,17 +392,3 @@ def _strategy_of(
             f"Received: {', '.join(given)} and a {type(strategy).__name__}. Leave one of them out."
         )
     return adopt_strategy(strategy)
-
-
-def _check_batches(per_replica_batch: Any, global_batch: Any) -> None:
-    given = {"per_replica_batch": per_replica_batch, "global_batch": global_batch}
-    received = ", ".join(f"{name}={value!r}" for name, value in given.items())
-    if (per_replica_batch is None) == (global_batch is None):
-        raise BatchError(
-            "Exactly one of `per_replica_batch` and `global_batch` must be given.\n"
-            f"Received: {received}. Give `per_replica_batch` to grow the batch with the replicas, `global_batch` to "
-            "keep it."
-        )
-    for name, value in given.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise BatchError(f"`{name}` must be a positive integer.\nReceived: {name}={value!r}.")

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from tfscale.scaling import Recipe
+
 if TYPE_CHECKING:
     from tfscale.data_parallel import DataParallel
 
 __all__ = ["data_parallel", "define"]
 
 _BATCHES = ("per_replica_batch", "global_batch")
+_RECIPE = ("adam_beta_1", "critical_batch", "clipped_share")
 
 
 def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> None:
@@ -20,8 +23,9 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
 
     `--per_replica_batch`, `--global_batch`, `--reference_batch`, `--examples_per_epoch`, `--scaling_rule`,
     `--warmup_epochs`, `--batch_norm`, `--compression`, `--double_buffering`, `--communication`, `--bytes_per_pack`,
-    `--devices`, `--micro_batch`, `--steps_per_execution`, `--seed`; and `--simulate_replicas` for N logical CPUs. A
-    strategy, or a compression, of one's own is no flag: give it to `data_parallel`. Loads no TensorFlow.
+    `--devices`, `--micro_batch`, `--steps_per_execution`, `--seed`; `--adam_beta_1`, `--critical_batch` and
+    `--clipped_share`, which make its `recipe`; and `--simulate_replicas` for N logical CPUs. A strategy, or a
+    compression, of one's own is no flag: give it to `data_parallel`. Loads no TensorFlow.
 
     Args:
         flag_values: Where to define them.
@@ -54,6 +58,7 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
     }
     enums = {
         "scaling_rule": (("auto", "linear", "sqrt", "none", "adascale"), "By what factor the learning rate grows."),
+        "adam_beta_1": (("keep", "memory"), "What becomes of beta_1 of Adam and its kin: kept, or beta_1^r."),
         "batch_norm": (("auto", "local", "synchronized"), "Which examples BatchNormalization sees."),
     }
     strings = {
@@ -63,16 +68,23 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
         "micro_batch": "Most examples of one pass on one replica, or 'auto'; by default all of them.",
         "devices": "'auto', a number, or names with commas between, such as GPU:0,GPU:1.",
     }
+    floats = {
+        "critical_batch": "The critical batch in examples, if it is known.",
+        "clipped_share": "The share of the steps in which clipping bites, from 0 to 1, if it is known.",
+    }
     others = {"double_buffering", "steps_per_execution"}
-    unknown = defaults.keys() - {*integers, *enums, *strings, *any_integers, *others}
+    unknown = defaults.keys() - {*integers, *enums, *strings, *any_integers, *floats, *others}
     if unknown:
         raise TypeError(f"`defaults` must be for flags that are defined here.\nReceived: {', '.join(sorted(unknown))}.")
     for name, text in integers.items():
         flags.DEFINE_integer(name, defaults.get(name), text, lower_bound=1, flag_values=flag_values)
     for name, text in any_integers.items():
         flags.DEFINE_integer(name, defaults.get(name), text, flag_values=flag_values)
+    for name, text in floats.items():
+        flags.DEFINE_float(name, defaults.get(name), text, flag_values=flag_values)
     for name, (values, text) in enums.items():
-        flags.DEFINE_enum(name, defaults.get(name, "auto"), values, text, flag_values=flag_values)
+        default = defaults.get(name, "keep" if name == "adam_beta_1" else "auto")
+        flags.DEFINE_enum(name, default, values, text, flag_values=flag_values)
     calls = "Steps per call of the compiled function, as many as are good; by default what `compile` says."
     flags.DEFINE_enum(
         "steps_per_execution", defaults.get("steps_per_execution"), ("auto",), calls, flag_values=flag_values
@@ -106,7 +118,8 @@ def data_parallel(*, flag_values: flags.FlagValues = flags.FLAGS, **arguments: A
         >>> tfscale.flags.data_parallel(flag_values=values).global_batch
         32
     """
-    given = {**_arguments(flag_values), **arguments}
+    known: dict[str, Any] = {name: flag_values[name].value for name in _RECIPE}
+    given = {**_arguments(flag_values), "recipe": Recipe(**known), **arguments}
     # Only now: parsing flags, and showing their help, needs no TensorFlow.
     if flag_values.simulate_replicas is not None:
         importlib.import_module("tfscale.training.strategy").simulate_replicas(flag_values.simulate_replicas)

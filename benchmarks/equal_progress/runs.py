@@ -1,6 +1,6 @@
 """All training runs on one number of replicas, in one process.
 
-python -m benchmarks.equal_progress.runs NUM_REPLICAS SEEDS EPOCHS PATH
+python -m benchmarks.equal_progress.runs NUM_REPLICAS SEEDS EPOCHS ONLY PATH
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ import tfscale
 from benchmarks.equal_progress import published, recipes
 
 
-def main(num_replicas: int, num_seeds: int, epochs: int, path: Path) -> None:
-    """Runs everything and writes one JSON object per line."""
+def main(num_replicas: int, num_seeds: int, epochs: int, only: str, path: Path) -> None:
+    """Runs everything whose name begins with `only`, and writes one JSON object per line."""
     tfscale.simulate_replicas(num_replicas)
     with path.open("w") as file:
         for scaled in (True, False) if num_replicas > 1 else (True,):
             kind = {"num_replicas": num_replicas, "scaled": scaled}
             for name, make_optimizer in recipes.RECIPES.items():
+                if not name.startswith(only):
+                    continue
                 trainer = Trainer(make_optimizer, recipes.PER_REPLICA_BATCH, scaled=scaled)
                 _write(file, {"recipe": name, **kind}, trainer, num_seeds, epochs)
-            if num_replicas <= 2:
+            if num_replicas <= 2 and published.PUBLISHED.startswith(only):
                 batch = published.PER_REPLICA_BATCH
                 trainer = Trainer(_published_optimizer, batch, scaled=scaled, warmup_epochs=0)
                 _write(file, {"recipe": published.PUBLISHED, **kind}, trainer, num_seeds, published.EPOCHS)
@@ -84,4 +86,4 @@ class Trainer:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]), Path(sys.argv[4]))
+    main(*map(int, sys.argv[1:4]), sys.argv[4], Path(sys.argv[5]))

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from benchmarks.equal_progress import betas
 from benchmarks.equal_progress.published import PUBLISHED
 from benchmarks.equal_progress.report import Row, Run, Sample, compare, render_published
 from tests.repository import ROOT
@@ -56,3 +57,12 @@ def test_distance_of_loss_curves():
     lines = render_published(runs).splitlines()
     assert lines[2].split()[-2:] == ["1.3591", "1.000"]
     assert lines[3].split()[-2:] == ["0.5000", "0.000"]
+
+
+def test_beta_1_is_better_kept_on_a_batch_16_times_larger():
+    # At half of the best rate of the small batch, grown by the rule; seeds that no table has.
+    steps = {
+        way: betas.measure(betas.grown(way, 16, 0.008, is_by_rule=True), 16, range(900, 903))[0] for way in betas.WAYS
+    }
+    assert betas.grown("keep", 16, 0.008)["beta_1"] == 0.9
+    assert steps["keep"] * 1.25 < steps["memory"]

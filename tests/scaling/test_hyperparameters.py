@@ -12,17 +12,18 @@ R = 8
 ROOT = math.sqrt(R)
 
 
-def scale(class_name, ratio=R, rule="auto", **knobs):
+def scale(class_name, ratio=R, rule="auto", adam_beta_1="keep", **knobs):
     config = {"class_name": class_name, "config": knobs}
-    return scale_hyperparameters(config, ratio, rule=rule)
+    return scale_hyperparameters(config, ratio, rule=rule, adam_beta_1=adam_beta_1)
 
 
-def changed(class_name, ratio=R, rule="auto", **knobs):
+def changed(class_name, ratio=R, rule="auto", adam_beta_1="keep", **knobs):
     """The knobs that changed, by name."""
-    return {knob.name: knob.new for knob in scale(class_name, ratio, rule, **knobs).knobs if knob.is_changed}
+    found = scale(class_name, ratio, rule, adam_beta_1, **knobs).knobs
+    return {knob.name: knob.new for knob in found if knob.is_changed}
 
 
-ADAM = {"beta_1": 0.9**R, "beta_2": 0.999**R, "epsilon": 1e-7 / ROOT}
+ADAM = {"beta_2": 0.999**R, "epsilon": 1e-7 / ROOT}
 LION_BETAS = (0.9 * 0.99**7, 0.99**8)
 
 
@@ -41,7 +42,7 @@ LION = math.sqrt(R * lion_noise(*LION_BETAS) / lion_noise(0.9, 0.99))
         ("Adam", {"learning_rate": 0.001 * ROOT, **ADAM}),
         ("AdamW", {"learning_rate": 0.001 * ROOT, "weight_decay": 0.004 * ROOT, **ADAM}),
         ("Nadam", {"learning_rate": 0.001 * ROOT, **ADAM}),
-        ("Adamax", {"learning_rate": 0.001 * ROOT, "beta_1": 0.9**R, "epsilon": 1e-7 / ROOT}),
+        ("Adamax", {"learning_rate": 0.001 * ROOT, "epsilon": 1e-7 / ROOT}),
         ("RMSprop", {"learning_rate": 0.001 * ROOT, "rho": 0.9**R, "epsilon": 1e-7 / R}),
         ("Adagrad", {"initial_accumulator_value": 0.1 / R**2, "epsilon": 1e-7 / R**2}),
         ("Adadelta", {"learning_rate": 0.001 * ROOT}),
@@ -55,7 +56,6 @@ LION = math.sqrt(R * lion_noise(*LION_BETAS) / lion_noise(0.9, 0.99))
                 "learning_rate": 0.001 * ROOT,
                 "weight_decay": 0.004 * ROOT,
                 "adam_weight_decay": 0.004 * ROOT,
-                "adam_beta_1": 0.9**R,
                 "adam_beta_2": 0.999**R,
                 "epsilon": 1e-7 / ROOT,
             },
@@ -67,6 +67,49 @@ def test_defaults_of_every_optimizer(class_name, expected):
     assert changed(class_name) == pytest.approx(expected)
     # The same from the config as Keras spells it in a file, in lower case.
     assert changed(class_name.lower()) == pytest.approx(expected)
+
+
+OTHERS = ("SGD", "RMSprop", "Adagrad", "Adadelta", "Adafactor", "Ftrl", "Lamb", "Lion", "ScheduleFreeAdamW")
+
+
+@pytest.mark.parametrize(
+    ("class_name", "knob"),
+    [(name, "beta_1") for name in ("Adam", "AdamW", "Nadam", "Adamax")] + [("Muon", "adam_beta_1")],
+)
+def test_beta_1_of_adam_and_its_kin_is_kept_unless_asked_for(class_name, knob):
+    # Muon's knob has the name of the argument.
+    config = {"class_name": class_name, "config": {knob: 0.95}}
+    [kept] = [row for row in scale_hyperparameters(config, R).knobs if row.name == knob]
+    assert (kept.old, kept.new, kept.rule) == (0.95, 0.95, "kept")
+    assert "adam_beta_1='memory'" in kept.reason
+    rows = scale_hyperparameters(config, R, adam_beta_1="memory").knobs
+    [asked] = [row for row in rows if row.name == knob]
+    assert (asked.new, asked.rule) == (pytest.approx(0.95**R), "m^r")
+    assert "as asked for" in asked.reason
+    # And nothing else.
+    others = [row for row in scale_hyperparameters(config, R).knobs if row.name != knob]
+    assert [row for row in rows if row.name != knob] == others
+
+
+@pytest.mark.parametrize("class_name", OTHERS)
+def test_beta_1_of_others_is_not_asked_for(class_name):
+    assert changed(class_name, adam_beta_1="memory") == changed(class_name)
+
+
+def test_beta_1_inside_of_others():
+    inner = {"class_name": "Adam", "config": {"beta_1": 0.8}}
+    config = scale("LossScaleOptimizer", adam_beta_1="memory", inner_optimizer=inner).config
+    assert config["config"]["inner_optimizer"]["config"]["beta_1"] == pytest.approx(0.8**R)
+    config = {"class_name": "Mine", "module": "my", "config": {"beta_1": 0.8}}
+    assert scale_hyperparameters(config, R, like="Adam").config["config"]["beta_1"] == 0.8
+
+
+@pytest.mark.parametrize("value", ["kept", "", "MEMORY", None, True, 0.9, ["keep"], 10**400, "x" * 5000])
+def test_unknown_way_for_beta_1(value):
+    with pytest.raises(ScalingError, match="`adam_beta_1` must be 'keep', or 'memory'") as caught:
+        scale("SGD", adam_beta_1=value)
+    assert "\nReceived: adam_beta_1=" in str(caught.value)
+    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize(
@@ -258,8 +301,11 @@ def test_impossible_knobs(class_name, knobs, rule):
 
 def test_a_beta_that_vanishes_is_refused():
     with pytest.raises(ScalingError, match="`beta_1` must stay between 0 and 1"):
-        scale("Adam", ratio=10_000)
-    with pytest.raises(ScalingError, match=r"`beta_1` must stay between 0 and 1(.|\n)*becomes 1\.0"):
+        scale("Adam", ratio=10_000, adam_beta_1="memory")
+    assert scale("Adam", ratio=10_000).config["config"].get("beta_1", 0.9) == 0.9
+    with pytest.raises(ScalingError, match="`beta_2` must stay between 0 and 1"):
+        scale("Adam", ratio=1_000_000)
+    with pytest.raises(ScalingError, match=r"`beta_2` must stay between 0 and 1(.|\n)*becomes 1\.0"):
         scale("Adam", ratio=1e-18)
 
 

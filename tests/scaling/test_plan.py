@@ -77,7 +77,7 @@ def test_knobs_by_flag(capsys):
     assert knobs(found["grow"]) == pytest.approx(
         {
             "learning_rate": 0.001 * math.sqrt(8),
-            "beta_1": 0.95**8,
+            "beta_1": 0.95,
             "beta_2": 0.98**8,
             "epsilon": 1e-6 / math.sqrt(8),
             "weight_decay": 0.1 * math.sqrt(8),
@@ -87,6 +87,30 @@ def test_knobs_by_flag(capsys):
         }
     )
     assert all(knob["new"] == knob["old"] for knob in found["keep"]["knobs"])
+
+
+def test_beta_1_on_request(capsys):
+    flags = ["--examples", "60000", "--per-replica-batch", "64", "--replicas", "8", "--optimizer", "adam"]
+    rows = {way: plan(capsys, *flags, "--adam-beta-1", way)["grow"]["knobs"] for way in ("keep", "memory")}
+    kept, asked = ([row for row in rows[way] if row["name"] == "beta_1"] for way in rows)
+    assert [(row["new"], row["rule"]) for row in kept] == [(0.9, "kept")]
+    assert [(row["new"], row["rule"]) for row in asked] == [(pytest.approx(0.9**8), "m^r")]
+    # What is kept is explained; what is merely unchanged is not.
+    assert cli.main(["plan", *flags]) == 0
+    assert "  beta_1: as SGD's momentum: beta_1^r (Malladi 2022; adam_beta_1='memory')" in capsys.readouterr().out
+
+
+def test_the_schedules_own_warm_up(capsys):
+    flags = ["--examples", "60000", "--per-replica-batch", "64", "--replicas", "8", "--warmup-steps", "500"]
+    found = plan(capsys, *flags, "--decay-steps", "9000")
+    assert [knob["name"] for knob in found["grow"]["knobs"]][:3] == [
+        "learning_rate",
+        "schedule",
+        "schedule.warmup_steps",
+    ]
+    assert (knobs(found["keep"])["schedule.warmup_steps"], knobs(found["grow"])["schedule.warmup_steps"]) == (500, 62.5)
+    measured = plan(capsys, *flags, "--rule", "adascale")
+    assert knobs(measured["grow"])["schedule.warmup_steps"] == 500
 
 
 def test_more_replicas_than_examples_to_keep(capsys):
@@ -100,6 +124,8 @@ def test_more_replicas_than_examples_to_keep(capsys):
 
 
 BASE = ["--examples", "102400", "--replicas", "8"]
+ADAM = ["--per-replica-batch", "16", "--optimizer", "adam"]
+MEMORY = ["--optimizer", "adam", "--adam-beta-1", "memory"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +141,22 @@ BASE = ["--examples", "102400", "--replicas", "8"]
             "grow",
             "batch_ratio 64 is above 32",
         ),
-        ([*BASE[:2], "--replicas", "16", "--per-replica-batch", "16", "--optimizer", "adam"], "grow", "2205.10287"),
+        ([*BASE[:2], "--replicas", "17", "--per-replica-batch", "16", "--optimizer", "adam"], "grow", "2205.10287"),
+        ([*BASE[:2], "--replicas", "17", "--per-replica-batch", "16", "--optimizer", "adam"], "grow", "17 is above 16"),
+        ([*BASE, "--per-replica-batch", "16", "--critical-batch", "256"], "grow", "0.5 of the critical batch of 256"),
+        # (1 + 128 / 256) / (1 + 16 / 256) times the examples, and an eighth of that in steps.
+        ([*BASE, "--per-replica-batch", "16", "--critical-batch", "256"], "grow", "1.41 times the examples of a batch"),
+        ([*BASE, "--per-replica-batch", "16", "--critical-batch", "256"], "grow", "0.176 of its steps, not 0.125"),
+        (
+            [*BASE, "--per-replica-batch", "16", "--critical-batch", "9.5", *MEMORY],
+            "grow",
+            "3 times the steps: beta_1. Leave out",
+        ),
+        ([*BASE, "--per-replica-batch", "16", "--clipped-share", "0.201"], "grow", "bites in 20.1 % of the steps"),
+        ([*BASE, "--per-replica-batch", "16", "--warmup-steps", "159"], "grow", "shrinks to 19.875 steps, below 20"),
+        # 2 / (1 - 0.999^8) = 250.9.
+        ([*BASE, *ADAM, "--warmup-steps", "2000"], "grow", "shrinks to 250 steps, below 2 / (1 - beta_2) = 250.9"),
+        ([*BASE, *ADAM, "--warmup-epochs", "0.2"], "grow", "The warm-up to the new rate shrinks to 160 steps"),
         ([*BASE, "--per-replica-batch", "16", "--optimizer", "lion"], "grow", "No paper gives a rule for Lion"),
         ([*BASE, "--per-replica-batch", "16", "--rule", "none"], "grow", "less progress per epoch"),
         ([*BASE, "--per-replica-batch", "16", "--rule", "adascale"], "grow", "worth 1 to 8 steps of the recipe"),
@@ -145,11 +186,23 @@ def test_warnings(capsys, arguments, way, warning):
         [*BASE, "--per-replica-batch", "16", "--epochs", "5"],
         [*BASE, "--per-replica-batch", "16", "--epochs", "1", "--warmup-epochs", "0"],
         [*BASE, "--per-replica-batch", "16", "--optimizer", "adagrad", "--rule", "sqrt"],
+        [*BASE[:2], "--replicas", "16", *ADAM],
+        [*BASE, "--per-replica-batch", "16", "--critical-batch", "257", *MEMORY],
+        [*BASE[:2], "--replicas", "1", "--per-replica-batch", "16", "--critical-batch", "8", "--clipped-share", "1"],
+        [*BASE, "--per-replica-batch", "16", "--clipped-share", "0.2"],
+        [*BASE, "--per-replica-batch", "16", "--clipped-share", "0"],
+        [*BASE, "--per-replica-batch", "16", "--warmup-steps", "160"],
+        [*BASE, "--per-replica-batch", "16", "--warmup-steps", "10", "--rule", "adascale"],
+        [*BASE, *ADAM, "--warmup-steps", "2008"],
+        [*BASE, *ADAM, "--warmup-steps", "160", "--beta-2", "0"],
+        [*BASE, *ADAM, "--warmup-steps", "160", "--beta-2", "0.5"],
+        # Its beta_2 is of an average of gradients.
+        [*BASE, "--per-replica-batch", "16", "--optimizer", "lion", "--warmup-steps", "160", "--beta-2", "0.9999"],
     ],
 )
 def test_no_warning_just_within(capsys, arguments):
     warnings = plan(capsys, *arguments)["grow"]["warnings"]
-    assert [text for text in warnings if "No paper" not in text] == []
+    assert [text for text in warnings if "No paper" not in text and "is worth" not in text] == []
 
 
 def test_table(capsys):
@@ -176,6 +229,11 @@ def test_table(capsys):
         ([*BASE, "--per-replica-batch", "8", "--learning-rate", "nan"], "must be a number, 0 or more. Received: 'nan'"),
         ([*BASE, "--per-replica-batch", "8", "--learning-rate", "fast"], "must be a number, 0 or more"),
         ([*BASE, "--per-replica-batch", "8", "--warmup-epochs", "-1"], "must be a number, 0 or more"),
+        ([*BASE, "--per-replica-batch", "8", "--warmup-steps", "0"], "must be a positive integer"),
+        ([*BASE, "--per-replica-batch", "8", "--critical-batch", "-1"], "must be a number, 0 or more"),
+        ([*BASE, "--per-replica-batch", "8", "--critical-batch", "large"], "must be a number, 0 or more"),
+        ([*BASE, "--per-replica-batch", "8", "--clipped-share", "nan"], "must be a number, 0 or more"),
+        ([*BASE, "--per-replica-batch", "8", "--adam-beta-1", "0.9"], "invalid choice: '0.9'"),
     ],
 )
 def test_refused_by_the_parser(arguments, shown, capsys):
@@ -190,6 +248,8 @@ def test_refused_by_the_parser(arguments, shown, capsys):
     [
         ([*BASE, "--per-replica-batch", "8", "--beta-1", "0.9"], "ScalingError: SGD must have the knob"),
         ([*BASE, "--per-replica-batch", "8", "--optimizer", "adam", "--beta-1", "2"], "ScalingError: `beta_1` must be"),
+        ([*BASE, "--per-replica-batch", "8", "--critical-batch", "0"], "ScalingError: `critical_batch` must be"),
+        ([*BASE, "--per-replica-batch", "8", "--clipped-share", "20"], "ScalingError: `clipped_share` must be"),
         ([*BASE, "--global-batch", "4", "--reference-batch", "8"], "BatchError: `global_batch` must be at least"),
     ],
 )

@@ -1,12 +1,14 @@
 """`BatchGrowth` and the table of what was derived."""
 
+import dataclasses
 import math
 from fractions import Fraction
 
 import pytest
 
-from tfscale import BatchError, BatchPlan, LinearRule, NoRule, ScalingError, SqrtRule, scale_hyperparameters
+from tfscale import BatchError, BatchPlan, LinearRule, NoRule, Recipe, ScalingError, SqrtRule, scale_hyperparameters
 from tfscale.scaling import BatchGrowth, ScaledKnob, describe_growth
+from tfscale.scaling.recipe import recipe_beside
 
 PLAN = BatchPlan(per_replica_batch=64, num_replicas=8)
 
@@ -42,11 +44,93 @@ def test_rule_of_schedule():
         ({"warmup_epochs": None}, ScalingError),
         ({"examples_per_epoch": 0}, BatchError),
         ({"examples_per_epoch": 2.5}, BatchError),
+        ({"adam_beta_1": "kept"}, ScalingError),
+        ({"adam_beta_1": 0.9}, ScalingError),
+        *(({"critical_batch": value}, ScalingError) for value in (0, -1.0, math.nan, math.inf, True, "600", 10**400)),
+        *(({"clipped_share": value}, ScalingError) for value in (-0.1, 1.1, 25, math.nan, True, "0.2", [])),
     ],
 )
 def test_bad_input(arguments, error):
-    with pytest.raises(error, match="Received"):
-        BatchGrowth(PLAN, **arguments)
+    [name] = arguments
+    for make in (lambda: BatchGrowth(PLAN, **arguments), lambda: Recipe(**arguments)):
+        with pytest.raises(error, match="Received: ") as caught:
+            make()
+        # By name, also where another argument has the same trouble.
+        assert ("num_examples" if name == "examples_per_epoch" else name) in str(caught.value)
+        assert len(str(caught.value)) < 1000
+
+
+def test_a_recipe_and_what_is_given_beside_it():
+    nothing = {"reference_batch": None, "rule": "auto", "warmup_epochs": "auto", "examples_per_epoch": None}
+    assert recipe_beside(None, **nothing) == Recipe()
+    known = Recipe(reference_batch=8, critical_batch=64)
+    assert recipe_beside(known, **nothing) == known
+    assert recipe_beside(known, **{**nothing, "rule": "sqrt"}) == Recipe(8, "sqrt", critical_batch=64)
+    with pytest.raises(ScalingError, match=r"`reference_batch` must be given once(.|\n)*=16 and recipe=Recipe\(.*=8\)"):
+        recipe_beside(known, **{**nothing, "reference_batch": 16})
+    for wrong in ({"reference_batch": 8}, "recipe", Recipe):
+        with pytest.raises(ScalingError, match=r"`recipe` must be a `tfscale.Recipe`\.\nReceived: recipe="):
+            recipe_beside(wrong, **nothing)
+    with pytest.raises(BatchError, match=r"Received: reference_batch=0"):
+        Recipe(reference_batch=0)
+
+
+def grown(class_name, **arguments):
+    """The warnings of a batch that is 16 times larger."""
+    config, recipe = arguments.pop("config", {}), Recipe(**arguments)
+    growth = recipe.grow(BatchPlan(per_replica_batch=32, num_replicas=16))
+    knobs = scale_hyperparameters(
+        {"class_name": class_name, "config": config},
+        16,
+        rule=growth.rule,
+        warmup_steps=growth.warmup_steps,
+        adam_beta_1=growth.adam_beta_1,
+    ).knobs
+    named = [dataclasses.replace(knob, name=f"{class_name}.{knob.name}") for knob in knobs]
+    lines = describe_growth(growth, named).splitlines()
+    return [line.removeprefix("Warning: ") for line in lines if line.startswith("Warning: ")]
+
+
+COSINE = {"class_name": "CosineDecay", "config": {"warmup_steps": 1000, "decay_steps": 9000}}
+
+
+@pytest.mark.parametrize(
+    ("class_name", "arguments", "said"),
+    [
+        ("AdamW", {}, []),
+        ("AdamW", {"critical_batch": 1025}, []),
+        ("AdamW", {"critical_batch": 1024}, ["0.5 of the critical batch of 1024"]),
+        (
+            "AdamW",
+            {"critical_batch": 512, "adam_beta_1": "memory"},
+            ["it takes about 1.88 times the examples", "3 times the steps: AdamW.beta_1. Leave out"],
+        ),
+        ("Muon", {"critical_batch": 512, "adam_beta_1": "memory"}, ["0.118 of its steps", "Muon.adam_beta_1. Leave"]),
+        ("SGD", {"warmup_epochs": 0, "clipped_share": 0.2}, []),
+        ("SGD", {"warmup_epochs": 0, "clipped_share": 0.25}, ["bites in 25 % of the steps, more than 20 %"]),
+        ("SGD", {"warmup_epochs": 0, "config": {"learning_rate": COSINE}}, []),
+        ("AdamW", {"config": {"learning_rate": COSINE}}, ["AdamW.learning_rate.warmup_steps) shrinks to 62.5 steps"]),
+        ("AdamW", {"config": {"learning_rate": COSINE, "beta_2": 0.9}}, []),
+        ("ScheduleFreeAdamW", {"config": {"warmup_steps": 100}}, ["(ScheduleFreeAdamW.warmup_steps) shrinks to 6.25"]),
+        # Five epochs are 39.06 steps of 512, or 15.6.
+        ("SGD", {"examples_per_epoch": 4000}, []),
+        ("SGD", {"examples_per_epoch": 1600}, ["SGD's warm-up to the new rate shrinks to 15.625 steps, below 20"]),
+    ],
+)
+def test_warnings_of_a_grown_batch(class_name, arguments, said):
+    found = grown(class_name, **arguments)
+    assert len(found) == len(said)
+    for line, text in zip(found, said, strict=True):
+        assert text in line
+        assert line.endswith(".")
+
+
+def test_beyond_what_a_rule_was_shown_for():
+    growth = BatchGrowth(BatchPlan(per_replica_batch=8, num_replicas=17))
+    knob = ScaledKnob("Adam.learning_rate", "per step", 0.1, 0.4, "x sqrt(r)", "because")
+    assert "batch_ratio 17 is above 16" in describe_growth(growth, [knob])
+    assert "Warning" not in describe_growth(growth, [dataclasses.replace(knob, name="Adagrad.learning_rate")])
+    assert "Warning" not in describe_growth(BatchGrowth(PLAN), [knob])
 
 
 def test_description():

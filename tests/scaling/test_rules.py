@@ -74,9 +74,10 @@ def test_rule_that_leaves_a_beta_outside():
             return 1 - ratio * (1 - beta)
 
     adam = {"class_name": "Adam", "config": {"beta_1": 0.9, "beta_2": 0.999}}
-    assert scale_hyperparameters(adam, 8, rule=FirstOrder()).config["config"]["beta_1"] == pytest.approx(0.2)
+    asked = {"rule": FirstOrder(), "adam_beta_1": "memory"}
+    assert scale_hyperparameters(adam, 8, **asked).config["config"]["beta_1"] == pytest.approx(0.2)
     with pytest.raises(ScalingError, match=r"`beta_1` must stay between 0 and 1(.|\n)*batch ratio 16"):
-        scale_hyperparameters(adam, 16, rule=FirstOrder())
+        scale_hyperparameters(adam, 16, **asked)
 
 
 @pytest.mark.parametrize("rule", [LinearRule(), SqrtRule(), NoRule()])

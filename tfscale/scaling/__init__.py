@@ -3,7 +3,7 @@
 from tfscale.scaling.batch_plan import BatchPlan
 from tfscale.scaling.hyperparameters import ScaledHyperparameters, scale_hyperparameters
 from tfscale.scaling.knob import ScaledKnob
-from tfscale.scaling.recipe import BatchGrowth, describe_growth
+from tfscale.scaling.recipe import BatchGrowth, Recipe, describe_growth
 from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule, resolve_rule
 from tfscale.scaling.step_counts import scale_batch_norm_momentum, scale_callback_argument
 from tfscale.scaling.warmup import count_warmup_steps, warmup_factor
@@ -14,6 +14,7 @@ __all__ = [
     "BatchPlan",
     "LinearRule",
     "NoRule",
+    "Recipe",
     "ScaledHyperparameters",
     "ScaledKnob",
     "ScalingRule",

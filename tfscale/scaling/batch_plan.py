@@ -236,3 +236,22 @@ def _exact(name: str, value: Any) -> Fraction:
             f"`{name}` must be a number, 0 or more.\nReceived: {name}={show(value)}. Give how many there are."
         )
     return exact_fraction(value)
+
+
+def check_one_batch(per_replica_batch: Any, global_batch: Any) -> None:
+    """Checks the two batch sizes of a script, of which one is given.
+
+    Raises:
+        BatchError: When none or both are given, or one is no positive integer.
+    """
+    given = {"per_replica_batch": per_replica_batch, "global_batch": global_batch}
+    received = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    if (per_replica_batch is None) == (global_batch is None):
+        raise BatchError(
+            "Exactly one of `per_replica_batch` and `global_batch` must be given.\n"
+            f"Received: {received}. Give `per_replica_batch` to grow the batch with the replicas, `global_batch` to "
+            "keep it."
+        )
+    for name, value in given.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise BatchError(f"`{name}` must be a positive integer.\nReceived: {name}={value!r}.")

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfscale.scaling.derivation import Recipe, Way
+from tfscale.scaling.derivation import TunedRun, Way
 from tfscale.scaling.knob import format_value
+from tfscale.scaling.limits import (
+    caution_clipping,
+    caution_critical_batch,
+    caution_range,
+    caution_warmup,
+    caution_warmups,
+)
 from tfscale.scaling.rules import AdaScaleRule, NoRule
 
 MIN_BATCH_NORM_BATCH = 16
@@ -18,18 +25,27 @@ _BATCH_NORM_ERRORS = (
 )
 
 
-def find_cautions(recipe: Recipe, way: Way) -> tuple[str, ...]:
+def find_cautions(recipe: TunedRun, way: Way) -> tuple[str, ...]:
     """Returns what the user should know before running a plan, one sentence or two each.
 
     Args:
         recipe: What was tuned.
         way: What became of it.
     """
-    found = (_batch_norm, _share_of_data, _rule, _warmup, _drift)
+    found = (_batch_norm, _share_of_data, _rule, _limits, _warmup, _drift)
     return tuple(text for find in found for text in find(recipe, way))
 
 
-def _batch_norm(recipe: Recipe, way: Way) -> Iterator[str]:
+def _limits(recipe: TunedRun, way: Way) -> Iterator[str]:
+    rows = {knob.name: knob for knob in way.knobs}
+    yield from caution_critical_batch(way.batches, recipe.critical_batch, way.knobs)
+    yield from caution_clipping(way.batches, recipe.clipped_share)
+    yield from caution_warmups(way.knobs)
+    if way.warmup_steps and way.batches.batch_ratio > 1:
+        yield from caution_warmup("The warm-up to the new rate", way.warmup_steps, rows)
+
+
+def _batch_norm(recipe: TunedRun, way: Way) -> Iterator[str]:
     share, reference = way.batches.global_batch // way.batches.num_replicas, way.batches.reference_batch
     if way.batches.accumulation > 1:
         share = min(share, way.batches.micro_batch)
@@ -44,7 +60,7 @@ def _batch_norm(recipe: Recipe, way: Way) -> Iterator[str]:
         yield f"{text} Use {MIN_BATCH_NORM_BATCH} or more, batch_norm='synchronized', or another normalisation."
 
 
-def _share_of_data(recipe: Recipe, way: Way) -> Iterator[str]:
+def _share_of_data(recipe: TunedRun, way: Way) -> Iterator[str]:
     batch = way.batches.global_batch
     if batch * MAX_SHARE_OF_DATA > way.num_examples:
         share = 100 * batch / way.num_examples
@@ -55,16 +71,11 @@ def _share_of_data(recipe: Recipe, way: Way) -> Iterator[str]:
         )
 
 
-def _rule(recipe: Recipe, way: Way) -> Iterator[str]:
+def _rule(recipe: TunedRun, way: Way) -> Iterator[str]:
     ratio, rule = way.batches.batch_ratio, recipe.resolved_rule
     if ratio <= 1:
         return
-    if rule.shown_up_to is not None and ratio > rule.shown_up_to:
-        yield (
-            f"batch_ratio {format_value(ratio)} is above {rule.shown_up_to:g}, the largest that rule {rule.name!r} "
-            f"({rule.source}) was seen to hold for here: {rule.shown_by}. Expect a lower final accuracy, or use fewer "
-            "replicas."
-        )
+    yield from caution_range(rule, ratio)
     if recipe.laws.by_analogy:
         yield (
             f"No paper gives a rule for {recipe.optimizer} on larger batches; this one is derived like the others. "
@@ -79,7 +90,7 @@ def _rule(recipe: Recipe, way: Way) -> Iterator[str]:
         yield "Rule 'none' leaves the rate alone: on a larger batch the run makes less progress per epoch."
 
 
-def _warmup(recipe: Recipe, way: Way) -> Iterator[str]:
+def _warmup(recipe: TunedRun, way: Way) -> Iterator[str]:
     if recipe.epochs is None or way.warmup_steps == 0:
         return
     length = way.batches.steps_to_epochs(way.warmup_steps, way.num_examples)
@@ -90,7 +101,7 @@ def _warmup(recipe: Recipe, way: Way) -> Iterator[str]:
         )
 
 
-def _drift(recipe: Recipe, way: Way) -> Iterator[str]:
+def _drift(recipe: TunedRun, way: Way) -> Iterator[str]:
     ratio, real = way.batches.batch_ratio, way.batches.reference_steps_per_step(way.num_examples)
     if abs(real / ratio - 1) > MAX_DRIFT:
         yield (

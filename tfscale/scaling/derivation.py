@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -11,6 +11,8 @@ from tfscale.errors import BatchError, ScalingError
 from tfscale.scaling.batch_plan import BatchPlan
 from tfscale.scaling.hyperparameters import scale_hyperparameters
 from tfscale.scaling.knob import UNCHANGED, ScaledKnob
+from tfscale.scaling.laws import check_adam_beta_1
+from tfscale.scaling.limits import check_clipped_share, check_critical_batch
 from tfscale.scaling.optimizer_table import BASE_KNOBS, OPTIMIZERS, OptimizerLaws
 from tfscale.scaling.ratio import plain
 from tfscale.scaling.rules import AdaScaleRule, ScalingRule, resolve_rule
@@ -18,10 +20,11 @@ from tfscale.scaling.step_counts import scale_batch_norm_momentum
 from tfscale.scaling.warmup import count_warmup_steps
 
 BATCH_NORM_MOMENTUM = 0.99  # Keras's default.
+SCHEDULE_WARMUP = "schedule.warmup_steps"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TunedRun:
     """What was tuned for one replica, and for how long it runs.
 
     Args:
@@ -32,9 +35,13 @@ class Recipe:
         warmup_epochs: As `count_warmup_steps`.
         decay_steps: Length of its learning-rate schedule in steps; None when it has none.
         has_batch_norm: Whether the model has BatchNormalization.
+        warmup_steps: Length of the warm-up that its schedule has, in steps; None when it has none.
+        adam_beta_1: As `scale_hyperparameters`.
+        critical_batch: In examples; None when it is not known.
+        clipped_share: Share of the steps in which clipping bites, from 0 to 1; None when it is not known.
 
     Raises:
-        ScalingError: When the optimizer has no such knob.
+        ScalingError: When the optimizer has no such knob, or one of the last three is none.
     """
 
     optimizer: str
@@ -44,8 +51,15 @@ class Recipe:
     warmup_epochs: Any = "auto"
     decay_steps: int | None = None
     has_batch_norm: bool = False
+    warmup_steps: int | None = None
+    adam_beta_1: str = "keep"
+    critical_batch: float | None = None
+    clipped_share: float | None = None
 
     def __post_init__(self) -> None:
+        check_adam_beta_1(self.adam_beta_1)
+        check_critical_batch(self.critical_batch)
+        check_clipped_share(self.clipped_share)
         known = {"learning_rate", *self.laws.knobs, *BASE_KNOBS}
         for name, value in self.knobs.items():
             if name not in known:
@@ -91,7 +105,7 @@ class Way:
 
 
 def derive_ways(
-    recipe: Recipe,
+    recipe: TunedRun,
     *,
     num_examples: int,
     num_replicas: int,
@@ -147,7 +161,7 @@ def derive_ways(
     )
 
 
-def _derive_way(title: str, batches: BatchPlan, recipe: Recipe, num_examples: int) -> Way:
+def _derive_way(title: str, batches: BatchPlan, recipe: TunedRun, num_examples: int) -> Way:
     ratio = batches.batch_ratio
     warmup_steps = count_warmup_steps(
         recipe.warmup_epochs,
@@ -158,23 +172,31 @@ def _derive_way(title: str, batches: BatchPlan, recipe: Recipe, num_examples: in
     )
     config = dict(recipe.knobs, use_ema=bool({"ema_momentum", "ema_overwrite_frequency"} & recipe.knobs.keys()))
     scaled = scale_hyperparameters(
-        {"class_name": recipe.optimizer, "config": config}, ratio, rule=recipe.rule, warmup_steps=warmup_steps
+        {"class_name": recipe.optimizer, "config": config},
+        ratio,
+        rule=recipe.rule,
+        warmup_steps=warmup_steps,
+        adam_beta_1=recipe.adam_beta_1,
     )
     knobs = [knob for knob in scaled.knobs if knob.name in recipe.knobs or _is_set(knob)]
-    if recipe.decay_steps is not None:
-        if isinstance(recipe.resolved_rule, AdaScaleRule):
-            steps, formula = plain(Fraction(recipe.decay_steps)), UNCHANGED
-            reason = "counts steps of the reference run, and advances by the gain"
-        else:
-            steps, formula = plain(recipe.decay_steps / ratio), "/ r"
-            reason = "the schedule s is evaluated at step * r"
-        knobs.insert(1, ScaledKnob("schedule", "steps", recipe.decay_steps, steps, formula, reason))
+    knobs[1:1] = _schedule_rows(recipe, ratio)
     if recipe.has_batch_norm:
         moving = scale_batch_norm_momentum(BATCH_NORM_MOMENTUM, ratio)
         knobs.append(
             ScaledKnob("BatchNormalization momentum", moving.unit, moving.old, moving.new, moving.rule, moving.reason)
         )
     return Way(title, batches, num_examples, warmup_steps / ratio, tuple(knobs))
+
+
+def _schedule_rows(recipe: TunedRun, ratio: Fraction) -> Iterator[ScaledKnob]:
+    for name, old in (("schedule", recipe.decay_steps), (SCHEDULE_WARMUP, recipe.warmup_steps)):
+        if old is None:
+            continue
+        if isinstance(recipe.resolved_rule, AdaScaleRule):
+            reason = "counts steps of the reference run, and advances by the gain"
+            yield ScaledKnob(name, "steps", old, old, UNCHANGED, reason)
+        else:
+            yield ScaledKnob(name, "steps", old, plain(old / ratio), "/ r", "the schedule s is evaluated at step * r")
 
 
 def _is_set(knob: ScaledKnob) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tfscale.errors import ScalingError
 from tfscale.scaling import laws
 from tfscale.scaling.knob import NOT_UNDERSTOOD, UNCHANGED, ScaledKnob
-from tfscale.scaling.laws import Growth
+from tfscale.scaling.laws import Growth, check_adam_beta_1
 from tfscale.scaling.optimizer_table import (
     BASE_KNOBS,
     BASE_SWITCHES,
@@ -43,6 +43,7 @@ class _Request(NamedTuple):
     rule: Any
     warmup_steps: Callable[[ScalingRule], Fraction]
     like: str | None
+    adam_beta_1: str
 
 
 def scale_hyperparameters(
@@ -52,15 +53,17 @@ def scale_hyperparameters(
     rule: Any = "auto",
     warmup_steps: Any = 0,
     like: str | None = None,
+    adam_beta_1: str = "keep",
 ) -> ScaledHyperparameters:
     """Re-derives every hyper-parameter of a Keras optimizer for a batch that is r times larger.
 
     The rate gets the rule's factor f; what is counted in steps, or depends on the noise in a batch, follows from r and
-    f: `m^r` for a decay per step (betas, rho, `ema_momentum`), `/ sqrt(r)` or `/ r` for an epsilon outside or inside
-    the root, `x r / f` for weight decay as Keras applies it (`w -= w * wd * lr`), `/ r` for step counts. Which law
-    holds for which knob of which class is in `optimizer_table.py`. A rate that is a schedule, or that warms up, becomes
-    the config of a `ReplicaSchedule` around it; a constant rate stays a number. At ratio 1 nothing changes at all. The
-    law for r and then that for s is the law for r s, except where a whole number of steps had to be rounded.
+    f: `m^r` for a decay per step (beta_2, rho, `ema_momentum`), `/ sqrt(r)` or `/ r` for an epsilon outside or inside
+    the root, `x r / f` for weight decay as Keras applies it (`w -= w * wd * lr`), `/ r` for step counts. Momentum, and
+    beta_1 of Adam and its kin, are kept. Which law holds for which knob of which class is in `optimizer_table.py`. A
+    rate that is a schedule, or that warms up, becomes the config of a `ReplicaSchedule` around it; a constant rate
+    stays a number. At ratio 1 nothing changes at all. The law for r and then that for s is the law for r s, except
+    where a whole number of steps had to be rounded.
 
     Args:
         optimizer_config: As `keras.optimizers.serialize` returns it, or `{"class_name": "Adam", "config":
@@ -72,6 +75,7 @@ def scale_hyperparameters(
         warmup_steps: Steps of the reference run over which the rate rises from the reference's; 0 for none. Or a
             function from the rule that is used to them.
         like: For an optimizer class of one's own: the Keras class whose knobs and rule it shares.
+        adam_beta_1: `"keep"`, or `"memory"` for beta_1^r, in Adam and its kin (Muon's Adam part too).
 
     Returns:
         The new config and one row per knob.
@@ -91,13 +95,13 @@ def scale_hyperparameters(
         >>> from tfscale import scale_hyperparameters
         >>> adam = {"class_name": "Adam", "config": {"learning_rate": 0.001, "beta_1": 0.9}}
         >>> config, knobs = scale_hyperparameters(adam, 4)
-        >>> config["config"]["learning_rate"], round(config["config"]["beta_1"], 4)
-        (0.002, 0.6561)
+        >>> config["config"]["learning_rate"], config["config"]["beta_1"], round(config["config"]["beta_2"], 4)
+        (0.002, 0.9, 0.996)
         >>> [(knob.name, knob.rule) for knob in knobs]
-        [('learning_rate', 'x sqrt(r)'), ('beta_1', 'm^r'), ('beta_2', 'm^r'), ('epsilon', '/ sqrt(r)')]
+        [('learning_rate', 'x sqrt(r)'), ('beta_1', 'kept'), ('beta_2', 'm^r'), ('epsilon', '/ sqrt(r)')]
     """
     _check_config(optimizer_config)
-    request = _Request(check_ratio(ratio), rule, _warmup(warmup_steps), like)
+    request = _Request(check_ratio(ratio), rule, _warmup(warmup_steps), like, check_adam_beta_1(adam_beta_1))
     resolve_rule(rule, auto=SQRT)
     if like is not None and find_optimizer(like) is None:
         raise ScalingError(
@@ -220,6 +224,8 @@ def _scale_optimizer(config: dict[str, Any], request: _Request, path: str) -> It
     yield from _scale_rate(inside, knobs.get("learning_rate", known_laws.learning_rate), growth, request, path, known)
     for name, (_, law) in table.items():
         inert = name in ONLY_WITH_EMA and not inside.get("use_ema")
+        if law is laws.ADAM_BETA_1["keep"]:
+            law = laws.ADAM_BETA_1[request.adam_beta_1]
         if knobs[name] is not None and not inert:
             yield _scale_knob(inside, name, knobs[name], law, growth, path)
     for name, (value, reason) in known_laws.built_in.items():

@@ -20,8 +20,8 @@ class ScaledKnob:
         unit: What it is counted in, such as "steps"; empty for a bare number.
         old: The value the recipe was tuned with.
         new: The value for the new batch; equal to `old` when it was left alone.
-        rule: The formula, with r for the batch ratio and f for the factor of the rate, such as "m^r"; or "unchanged",
-            or "not understood".
+        rule: The formula, with r for the batch ratio and f for the factor of the rate, such as "m^r"; or "kept", where
+            another law might be expected, "unchanged", or "not understood".
         reason: One sentence for the user.
 
     Example:

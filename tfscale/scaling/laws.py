@@ -58,6 +58,20 @@ class Law:
         return Law(self.formula, self.unit, reason, self.scale)
 
 
+def check_adam_beta_1(value: Any) -> str:
+    """Returns an argument `adam_beta_1`, once it is known to be one.
+
+    Raises:
+        ScalingError: When it is neither "keep" nor "memory".
+    """
+    if not isinstance(value, str) or value not in ADAM_BETA_1:
+        raise ScalingError(
+            "`adam_beta_1` must be 'keep', or 'memory' for beta_1^r.\n"
+            f"Received: adam_beta_1={show(value)}. The value of beta_1 itself belongs to the optimizer."
+        )
+    return value
+
+
 def scale_memory(name: str, beta: Any, growth: Growth) -> tuple[float, str]:
     """Returns the decay per step that remembers as many examples: beta^r, unless the rule says otherwise."""
     return _inside(name, beta, lambda: growth.rule.memory(beta, float(growth.ratio)), growth), ""
@@ -81,14 +95,24 @@ def _scale_lion_beta_1(name: str, beta_1: Any, growth: Growth) -> tuple[float, s
     return _inside(name, beta_1, lambda: beta_1 * beta_2 ** (float(growth.ratio) - 1), growth), ""
 
 
-def _inside(name: str, beta: Any, scale: Callable[[], float], growth: Growth) -> float:
-    """Returns the scaled decay; 0 (no memory) and 1 (nothing else) stay what they are."""
+def _keep_decay(name: str, beta: Any, growth: Growth) -> tuple[Any, str]:
+    del growth
+    _check_decay(name, beta)
+    return beta, ""
+
+
+def _check_decay(name: str, beta: Any) -> None:
     number = isinstance(beta, numbers.Real) and not isinstance(beta, bool)
     if not number or not 0 <= beta <= 1:
         raise ScalingError(
             f"`{name}` must be a number from 0 to 1, the decay of an average per step.\n"
-            f"Received: {name}={beta!r}. Correct it in the optimizer."
+            f"Received: {name}={show(beta)}. Correct it in the optimizer."
         )
+
+
+def _inside(name: str, beta: Any, scale: Callable[[], float], growth: Growth) -> float:
+    """Returns the scaled decay; 0 (no memory) and 1 (nothing else) stay what they are."""
+    _check_decay(name, beta)
     if beta in (0, 1):
         return float(beta)
     try:
@@ -133,6 +157,19 @@ def _root(growth: Growth) -> float:
 
 RATE = _times("x f", "per step", "one step takes the place of r", lambda growth: growth.factor)
 MEMORY = Law("m^r", "per step", "remembers as many examples as before (Busbridge 2023, arXiv:2307.13813)", scale_memory)
+# What `adam_beta_1` means. Kept, and not "unchanged": a reader who expects beta_1^r is told why.
+ADAM_BETA_1 = {
+    "keep": Law(
+        "kept",
+        "per step",
+        "as SGD's momentum: beta_1^r (Malladi 2022; adam_beta_1='memory') holds while noise dominates, and takes up to "
+        "3 times the steps from half the critical batch on",
+        _keep_decay,
+    ),
+    "memory": MEMORY.because(
+        "as asked for with adam_beta_1='memory': remembers as many examples as before (Malladi 2022, arXiv:2205.10287)"
+    ),
+}
 LION_BETA_1 = Law(
     "b1 b2^(r-1)", "per step", "the newest batch weighs what the last r weighed together", _scale_lion_beta_1
 )

@@ -4,6 +4,8 @@ Read off `update_step` of each class (Keras 3.12 to 3.15), under one assumption:
 batch, so that its root mean square shrinks by sqrt(r). SGD, RMSprop, Adam and Lamb follow papers. The others are ours,
 each derived the same way, and most checked on a noisy quadratic (`tests/scaling`):
 
+- Adam's beta_1, and that of what is like Adam, is kept, as momentum is: beta_1^r, which follows where noise dominates
+  (Malladi 2022), gives away the larger critical batch that momentum buys. `adam_beta_1="memory"` asks for it.
 - Nadam, Adamax, Adafactor: by analogy with Adam. Adamax divides by a decayed maximum; over r times fewer steps it would
   be smaller than sqrt(r) says, so its beta_2 stays. Adafactor's cap on the rate, 1 / sqrt(step), grows by sqrt(r) by
   itself. Its beta_2 = 1 - step^-0.8 remembers r^0.2 times more examples; no exponent would mend that.
@@ -55,7 +57,7 @@ class LionRule(ScalingRule):
     name: ClassVar[str] = "lion"
     source: ClassVar[str] = "derived for Chen et al. 2023, arXiv:2302.06675"
     shown_up_to: ClassVar[float | None] = 8.0
-    shown_by: ClassVar[str] = SqrtRule.shown_by
+    shown_by: ClassVar[str] = "the noisy quadratic in the tests of tfscale"
 
     def __post_init__(self) -> None:
         betas = (self.beta_1, self.beta_2)
@@ -117,7 +119,7 @@ BASE_SWITCHES = frozenset({"name", "use_ema"})
 
 def _adam(beta_2: float = 0.999, epsilon: float = 1e-7) -> dict[str, tuple[Any, Law]]:
     return {
-        "beta_1": (0.9, laws.MEMORY),
+        "beta_1": (0.9, laws.ADAM_BETA_1["keep"]),
         "beta_2": (beta_2, laws.MEMORY),
         "epsilon": (epsilon, laws.EPSILON_OUTSIDE),
     }
@@ -135,7 +137,7 @@ _FTRL = {
 }
 _MUON = {
     "momentum": (0.95, laws.OWN_SIZE),
-    "adam_beta_1": (0.9, laws.MEMORY),
+    "adam_beta_1": (0.9, laws.ADAM_BETA_1["keep"]),
     "adam_beta_2": (0.999, laws.MEMORY),
     "epsilon": (1e-7, laws.EPSILON_OUTSIDE),
     "adam_weight_decay": (0.004, laws.DECAY),

@@ -8,7 +8,8 @@ from typing import Any
 
 from tfscale.scaling.batch_plan import MAX_COUNT
 from tfscale.scaling.cautions import find_cautions
-from tfscale.scaling.derivation import Recipe, derive_ways
+from tfscale.scaling.derivation import TunedRun, derive_ways
+from tfscale.scaling.laws import ADAM_BETA_1
 from tfscale.scaling.optimizer_table import OPTIMIZERS
 from tfscale.scaling.plan_report import describe_plan, plan_to_json
 from tfscale.scaling.rules import RULE_NAMES
@@ -56,6 +57,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         kind = _count if name == "ema_overwrite_frequency" else _number
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="X", help=f"{text} (default: Keras's)")
     parser.add_argument("--decay-steps", type=_count, metavar="N", help="length of the recipe's schedule, in its steps")
+    parser.add_argument(
+        "--warmup-steps", type=_count, metavar="N", help="length of the warm-up that the schedule has, in its steps"
+    )
     parser.add_argument("--epochs", type=_number, metavar="N", help="length of the run")
     parser.add_argument(
         "--warmup-epochs",
@@ -63,6 +67,21 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="auto",
         metavar="N",
         help="epochs from the recipe's rate to the new one (default: 5 with rule linear, else 0)",
+    )
+    parser.add_argument(
+        "--adam-beta-1",
+        choices=tuple(ADAM_BETA_1),
+        default="keep",
+        help="what becomes of beta_1 of Adam and its kin: kept, or beta_1^r (default: keep)",
+    )
+    parser.add_argument(
+        "--critical-batch",
+        type=_number,
+        metavar="EXAMPLES",
+        help="the critical batch, if it is known: what is beyond half of it costs more examples, and is said",
+    )
+    parser.add_argument(
+        "--clipped-share", type=_number, metavar="X", help="share of the recipe's steps in which clipping bites, 0 to 1"
     )
     parser.add_argument("--batch-norm", action="store_true", help="the model has BatchNormalization")
     parser.add_argument("--json", action="store_true", help="print an object of JSON in place of the table")
@@ -79,7 +98,7 @@ def answer(args: argparse.Namespace) -> str:
         ScalingError: When the recipe cannot be re-derived.
     """
     optimizer = next(name for name in OPTIMIZERS if name.lower() == args.optimizer)
-    recipe = Recipe(
+    recipe = TunedRun(
         optimizer,
         {name: getattr(args, name) for name in _KNOBS if getattr(args, name) is not None},
         rule=args.rule,
@@ -87,6 +106,10 @@ def answer(args: argparse.Namespace) -> str:
         warmup_epochs=args.warmup_epochs,
         decay_steps=args.decay_steps,
         has_batch_norm=args.batch_norm,
+        warmup_steps=args.warmup_steps,
+        adam_beta_1=args.adam_beta_1,
+        critical_batch=args.critical_batch,
+        clipped_share=args.clipped_share,
     )
     kept, grown = derive_ways(
         recipe,

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from tfscale.scaling.derivation import Recipe, Way
+from tfscale.scaling.derivation import TunedRun, Way
 from tfscale.scaling.knob import format_reasons, format_table, format_value
 from tfscale.scaling.ratio import plain
 
 _IMPOSSIBLE = "impossible"
 
 
-def describe_plan(recipe: Recipe, kept: Way | None, grown: Way, cautions: dict[str, tuple[str, ...]]) -> str:
+def describe_plan(recipe: TunedRun, kept: Way | None, grown: Way, cautions: dict[str, tuple[str, ...]]) -> str:
     """Returns the whole derivation as text: the batches, the knobs, the reasons, the warnings.
 
     Args:
@@ -31,7 +31,9 @@ def describe_plan(recipe: Recipe, kept: Way | None, grown: Way, cautions: dict[s
     return "\n".join(lines)
 
 
-def plan_to_json(recipe: Recipe, kept: Way | None, grown: Way, cautions: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+def plan_to_json(
+    recipe: TunedRun, kept: Way | None, grown: Way, cautions: dict[str, tuple[str, ...]]
+) -> dict[str, Any]:
     """Returns the same as an object of JSON; the arguments are those of `describe_plan`."""
     return {
         "optimizer": recipe.optimizer,
@@ -44,7 +46,7 @@ def plan_to_json(recipe: Recipe, kept: Way | None, grown: Way, cautions: dict[st
     }
 
 
-def _way_to_json(recipe: Recipe, way: Way, cautions: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+def _way_to_json(recipe: TunedRun, way: Way, cautions: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     batches = way.batches
     return {
         "num_replicas": batches.num_replicas,
@@ -67,7 +69,7 @@ def _number(value: Any) -> Any:
     return plain(value) if hasattr(value, "denominator") else value
 
 
-def _batch_rows(recipe: Recipe, kept: Way | None, grown: Way) -> Iterator[tuple[str, ...]]:
+def _batch_rows(recipe: TunedRun, kept: Way | None, grown: Way) -> Iterator[tuple[str, ...]]:
     batch, examples = grown.batches.reference_batch, grown.num_examples
     ways = [kept, grown]
 

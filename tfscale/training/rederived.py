@@ -42,7 +42,13 @@ def rederive_optimizer(
             optimizer = keras.optimizers.get(optimizer)
     _check_optimizer(optimizer)
     ratio = growth.plan.batch_ratio
-    scaled = scale_hyperparameters(_config_of(optimizer), ratio, rule=growth.rule, warmup_steps=growth.warmup_steps)
+    scaled = scale_hyperparameters(
+        _config_of(optimizer),
+        ratio,
+        rule=growth.rule,
+        warmup_steps=growth.warmup_steps,
+        adam_beta_1=growth.adam_beta_1,
+    )
     if ratio == 1:
         return optimizer, scaled.knobs
     if optimizer.built:
