@@ -26,6 +26,10 @@ def save(files, number):
     assert files.failure is None
 
 
+def indices(tmp_path):
+    return sorted(path.name for path in (tmp_path / "state").glob("*.index"))
+
+
 def test_nothing_there(files, tmp_path):
     assert files.read_newest() is None
     assert not (tmp_path / "state").exists()
@@ -43,14 +47,14 @@ def test_newest_comes_back_as_it_was(files):
 def test_keeps_as_many_as_asked(files, tmp_path):
     for number in range(1, 5):
         save(files, number)
-    assert sorted(path.name for path in (tmp_path / "state").glob("*.index")) == ["state-3.index", "state-4.index"]
+    assert indices(tmp_path) == ["state-3.index", "state-4.index"]
 
 
 def test_another_process_keeps_and_counts_on(files, tmp_path):
     for number in (1, 2):
         save(files, number)
     save(StateFiles(tmp_path / "state", keep=2), 3)
-    assert sorted(path.name for path in (tmp_path / "state").glob("*.index")) == ["state-2.index", "state-3.index"]
+    assert indices(tmp_path) == ["state-2.index", "state-3.index"]
 
 
 DAMAGES = {
@@ -154,22 +158,53 @@ def test_starts_of_epochs_outlive_what_is_saved_within(files, tmp_path):
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_what_does_not_come_back_as_it_was_is_not_kept(files, tmp_path, caplog, monkeypatch):
+@pytest.mark.parametrize("keep", [1, 2])
+def test_what_does_not_come_back_as_it_was_is_not_kept(tmp_path, caplog, monkeypatch, keep):
     """A disk that loses a bit: the file is changed between the write and the first look at it."""
-    save(files, 1)
+    files = StateFiles(tmp_path / "state", keep=keep)
+    for number in range(1, keep + 1):
+        save(files, number)
     flush = folder_module._flush
 
     def flush_and_change(directory, path):
         flush(directory, path)
-        data = tmp_path / "state" / "state-2.data-00000-of-00001"
-        if data.exists():
+        for data in (tmp_path / "state").glob(f"state-{keep + 1}.data-*"):
             data.write_bytes(bytes([data.read_bytes()[0] ^ 1]) + data.read_bytes()[1:])
 
-    monkeypatch.setattr(folder_module, "_flush", flush_and_change)
-    with caplog.at_level(logging.ERROR, "tfscale"):
-        files.write(Saved({"number": 2}, [np.ones(3)]))
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR, "tfscale"):
+        patch.setattr(folder_module, "_flush", flush_and_change)
+        files.write(Saved({"number": keep + 1}, [np.ones(3)]))
         files.wait()
     assert isinstance(files.failure, RecoveryError)
     assert "NOT SAVED" in caplog.text
-    assert not list((tmp_path / "state").glob("state-2.*"))
-    assert files.read_newest().facts == {"number": 1}
+    assert indices(tmp_path) == [f"state-{number}.index" for number in range(1, keep + 1)]
+    caplog.clear()
+    assert StateFiles(tmp_path / "state", keep=keep).read_newest().facts == {"number": keep}
+    # Nothing is left of the damaged one that would have to be passed over.
+    assert not caplog.records
+    save(files, keep + 1)
+    assert indices(tmp_path) == [f"state-{number}.index" for number in range(2, keep + 2)]
+
+
+def test_the_older_one_goes_when_the_new_one_was_read_back(tmp_path, monkeypatch):
+    files = StateFiles(tmp_path / "state", keep=1)
+    save(files, 1)
+    verify, there = folder_module._verify, []
+
+    def look_and_verify(path, saved):
+        there.extend(indices(tmp_path))
+        verify(path, saved)
+
+    monkeypatch.setattr(folder_module, "_verify", look_and_verify)
+    save(files, 2)
+    assert there == ["state-1.index", "state-2.index"]
+    assert indices(tmp_path) == ["state-2.index"]
+
+
+def test_a_folder_may_be_moved(tmp_path):
+    for number in (1, 2, 3):
+        save(StateFiles(tmp_path / "state", keep=2), number)
+    (tmp_path / "state").rename(tmp_path / "moved")
+    moved = StateFiles(tmp_path / "moved", keep=2)
+    assert moved.read_newest().facts == {"number": 3}
+    assert len(list((tmp_path / "moved").glob("*.index"))) == 2

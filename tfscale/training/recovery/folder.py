@@ -1,9 +1,9 @@
 """How is a checkpoint in a folder of this host, so that it is never half there?
 
-TensorFlow's `CheckpointManager` writes under another name, renames, notes the new checkpoint in a file that it
-replaces as a whole, and deletes the oldest. Each tensor has a checksum, which reading it verifies. So a kill at any
-moment leaves the checkpoints that were complete; after a loss of power, which may leave a file without its contents,
-one that cannot be read is passed over with an error in the log.
+TensorFlow's `CheckpointManager` writes under another name, renames, and notes the new checkpoint in a file that it
+replaces as a whole. Each tensor has a checksum, which reading it verifies; the oldest goes when the new one was read
+back. So a kill at any moment leaves the checkpoints that were complete; after a loss of power, which may leave a file
+without its contents, one that cannot be read is passed over with an error in the log.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +58,21 @@ class Folder:
     def write(self, saved: Saved, number: int) -> str:
         """Returns the path of the new checkpoint, which was read back."""
         self._directory.mkdir(parents=True, exist_ok=True)
+        before = self.complete()
         with tf.device("CPU:0"):
             facts = tf.Variable(json.dumps(saved.facts))
             arrays = [tf.Variable(array) for array in saved.arrays]
             manager = self._manager(tf.train.Checkpoint(facts=facts, arrays=arrays))
-            path = manager.save(checkpoint_number=number, check_interval=False)
-        _flush(self._directory, path)
-        _verify(path, saved)
-        return str(path)
+            path = str(manager.save(checkpoint_number=number, check_interval=False))
+        try:
+            _flush(self._directory, path)
+            _verify(path, saved)
+        except Exception:
+            self._keep_only(before)
+            raise
+        # With `keep=1` there is no other one until now.
+        self._keep_only([*before, path][-self._keep :])
+        return path
 
     def read(self, path: str) -> Saved:
         """Returns one of those that are complete."""
@@ -75,7 +83,8 @@ class Folder:
         return Saved(facts, [reader.get_tensor(_ARRAY.format(index)) for index in range(count)], path)
 
     def _manager(self, checkpoint: tf.train.Checkpoint) -> tf.train.CheckpointManager:
-        return tf.train.CheckpointManager(checkpoint, str(self._directory), self._keep, checkpoint_name=_NAME)
+        # It would delete the oldest before the newest was looked at.
+        return tf.train.CheckpointManager(checkpoint, str(self._directory), None, checkpoint_name=_NAME)
 
     def complete(self) -> list[str]:
         """The checkpoints that were written to their end, oldest first."""
@@ -105,8 +114,28 @@ class Folder:
 
     def delete(self) -> None:
         """Removes every checkpoint."""
-        (self._directory / "checkpoint").unlink(missing_ok=True)
-        self._remove_all_but(set())
+        self._keep_only([])
+
+    def _keep_only(self, paths: Sequence[str]) -> None:
+        """Removes every checkpoint but these, oldest first; the manager's note names them before."""
+        names, note = [Path(path).name for path in paths], self._directory / "checkpoint"
+        if names:
+            lines = [
+                f'model_checkpoint_path: "{names[-1]}"',
+                *(f'all_model_checkpoint_paths: "{name}"' for name in names),
+            ]
+            # What has none, the manager takes for one that is to be preserved.
+            lines += [f"all_model_checkpoint_timestamps: {time.time()}"] * len(names)
+            # As a whole, or not at all.
+            partial = self._directory / "checkpoint.partial"
+            with partial.open("w") as file:
+                file.write("\n".join([*lines, ""]))
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(note)
+        else:
+            note.unlink(missing_ok=True)
+        self._remove_all_but(set(names))
 
     def _remove_all_but(self, kept: set[str]) -> None:
         for path in self._directory.glob(f"{_NAME}-*"):
@@ -122,7 +151,7 @@ def _verify(path: str, saved: Saved) -> None:
     """Reads a checkpoint back, with its checksums, and compares it with what was to be written.
 
     Raises:
-        RecoveryError: When it is not the same; what was written is removed.
+        RecoveryError: When it is not the same.
     """
     try:
         reader = tf.train.load_checkpoint(path)
@@ -135,8 +164,6 @@ def _verify(path: str, saved: Saved) -> None:
         cause = "other values came back"
     except Exception as error:
         cause = first_line(error)
-    for each in _files_of(path):
-        each.unlink(missing_ok=True)
     raise RecoveryError(f"What is written must come back as it was.\nReceived: {path}: {cause}. Look at the disk.")
 
 
