@@ -170,3 +170,99 @@ _OF_GPU = (
     "OOM when allocating tensor with shape[16384,32768] and type float on "
     "/job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc\n\t [[{{node adam/mul}}]]"
 )
+
+
+def cells(num_replicas: int) -> dict[str, tuple[str, str]]:
+    """A notebook's cells in another order: what each order gives, and what the plain one does."""
+    dp = _start(num_replicas)
+
+    def said(call: Callable[[], float]) -> str:
+        try:
+            return f"{call():.5f}"
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+    def evaluated_first() -> float:
+        model = _make(dp)
+        model.evaluate(X, Y, verbose=0)
+        model.predict(X, verbose=0)
+        return _fit(model)
+
+    def made_twice() -> float:
+        """The cell of `DataParallel` is run again, behind that of the model."""
+        model = _make(dp)
+        again = tfscale.DataParallel(global_batch=BATCH, seed=1)
+        again.prepare(model, check="off")
+        return _fit(model)
+
+    def with_another_batch(*, is_trained: bool) -> float:
+        model = _make(dp)
+        if is_trained:
+            _fit(model)
+        other = tfscale.DataParallel(global_batch=2 * BATCH)
+        other.prepare(model, check="off")
+        return _fit(model)
+
+    def back_again() -> float:
+        model = _make(dp)
+        tfscale.DataParallel(global_batch=2 * BATCH).prepare(model, check="off")
+        dp.prepare(model, check="off")
+        return _fit(model)
+
+    def of_one_device() -> float:
+        model = _make(dp)
+        tfscale.DataParallel(global_batch=BATCH, devices=1).prepare(model)
+        return _fit(model)
+
+    def fit_of_itself() -> float:
+        """In a callback of its `fit` the same model is trained once more; two epochs in a row take as many steps."""
+        model = _make(dp)
+        _fit(model, _Once(lambda inner: _fit(inner)))
+        return float(model.optimizer.iterations.numpy())
+
+    def compiled_between() -> float:
+        model = _make(dp)
+        _fit(model)
+        with dp.scope():
+            model.compile(keras.optimizers.SGD(0.05), "mse")
+        return _fit(model)
+
+    def twice() -> float:
+        model = _make(dp)
+        _fit(model)
+        return _fit(model)
+
+    def plain_with_another_batch(*, is_trained: bool) -> float:
+        model = _make(dp)
+        if is_trained:
+            _fit(model)
+        other = tfscale.DataParallel(global_batch=2 * BATCH)
+        with other.scope():
+            new = other.prepare(
+                keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)]),
+                check="off",
+            )
+            new.compile(keras.optimizers.SGD(0.05), "mse")
+        new.set_weights(model.get_weights())
+        return _fit(new)
+
+    def plain() -> float:
+        return _fit(_make(dp))
+
+    orders: dict[str, tuple[Callable[[], float], Callable[[], float]]] = {
+        "evaluate before fit": (evaluated_first, plain),
+        "DataParallel again": (made_twice, plain),
+        "another batch": (
+            lambda: with_another_batch(is_trained=False),
+            lambda: plain_with_another_batch(is_trained=False),
+        ),
+        "another batch after fit": (
+            lambda: with_another_batch(is_trained=True),
+            lambda: plain_with_another_batch(is_trained=True),
+        ),
+        "another batch and back": (back_again, plain),
+        "one device": (of_one_device, plain),
+        "fit of itself": (fit_of_itself, lambda: 2.0 * len(X) / BATCH),
+        "compile between": (compiled_between, twice),
+    }
+    return {name: (said(found), said(expected)) for name, (found, expected) in orders.items()}

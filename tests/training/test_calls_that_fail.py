@@ -53,6 +53,32 @@ def test_two_threads_of_one_replica():
 
 
 @pytest.fixture(scope="module")
+def cells():
+    return run_case(f"{CASES}:cells", args=(2,))
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "evaluate before fit",
+        "DataParallel again",
+        "another batch",
+        "another batch after fit",
+        "another batch and back",
+        "fit of itself",
+        "compile between",
+    ],
+)
+def test_cells_of_a_notebook_in_another_order(cells, order):
+    found, expected = cells[order]
+    assert found == expected
+
+
+def test_a_model_of_another_strategy(cells):
+    assert cells["one device"][0].startswith("ModelError: The model must be created under the strategy's scope.")
+
+
+@pytest.fixture(scope="module")
 def of_memory():
     return run_case(f"{CASES}:of_memory", args=(2,))
 

@@ -24,6 +24,7 @@ from tfscale.training.inputs import (
 from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.peeking import PeekedBatches
 from tfscale.training.steps_per_call import ChosenCalls
+from tfscale.training.undisturbed import undisturbed
 
 Logs = dict[str, Any]
 # Of what has not shown in so many calls there will be little to see.
@@ -90,7 +91,11 @@ class _Traced:
 
     def forget(self) -> None:
         """Has it traced anew."""
-        self.run = self._function if self._is_eager else tf.function(self._function, reduce_retracing=True)
+        if self._is_eager:
+            # Replicas take turns: the first would have made a step that the others have not.
+            self.run = undisturbed()(self._function)
+        else:
+            self.run = tf.function(self._function, reduce_retracing=True)
 
 
 class ReplicaSteps(NamedTuple):

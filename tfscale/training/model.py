@@ -44,6 +44,7 @@ from tfscale.training.failures import failing_together
 from tfscale.training.first_states import FirstStates
 from tfscale.training.first_step import Steps
 from tfscale.training.functions import Look, ReplicaSteps, StepRunner
+from tfscale.training.half_made import noting_half_made, refuse_half_made
 from tfscale.training.losses import make_losses_global
 from tfscale.training.made import made_under
 from tfscale.training.metrics import meet_updates
@@ -266,9 +267,11 @@ class PreparedModel:
     def _adapt(self, name: str) -> Look | None:
         """Makes every part of the compiled model exact for the step `name`; returns what looks at its batches."""
         model, terms = self._model, self._terms[name]
+        refuse_half_made(model)
         refuse_stateful_layers(model, self._strategy.num_replicas_in_sync)
         self._first_states.begin()
-        is_built = build_for(model, self._strategy, name, self._data_spec, terms)
+        with noting_half_made():
+            is_built = build_for(model, self._strategy, name, self._data_spec, terms)
         if is_built or not model.run_eagerly:
             return self._hook(name)
         return RowsRehearsal(model, self._strategy, name, terms, lambda: self._hook(name))
@@ -329,7 +332,8 @@ class PreparedModel:
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             given = CallArguments(method, name, args, kwargs)
-            with self._alone(name), failing_together(self._strategy, name) as watch:
+            refuse_half_made(self._model)
+            with self._alone(name), noting_half_made(), failing_together(self._strategy, name) as watch:
                 if watch is not None:
                     place_call(watch, given)
                 return self._fit_once(method, given) if name == "fit" else self._call(name, method, given)

@@ -19,6 +19,7 @@ from tfscale.training.own_share import as_lone_replica, make_lone_share
 from tfscale.training.randomness import draw_as_first_here
 from tfscale.training.share import in_share
 from tfscale.training.state import State
+from tfscale.training.undisturbed import undisturbed
 
 
 def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_spec: Any) -> None:
@@ -74,5 +75,6 @@ def rehearse_eagerly(strategy: tf.distribute.Strategy, step: Callable[[Any], Any
         with state.put_back(), making_variables_outside(strategy, begins), as_lone_replica(strategy), at_once():
             step(rows)
     finally:
-        for copy, value in begins:
-            copy.assign(value)
+        with undisturbed():
+            for copy, value in begins:
+                copy.assign(value)

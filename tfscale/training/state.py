@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfscale.training.made import made_under
 from tfscale.training.own_numbers import OwnNumbers
+from tfscale.training.undisturbed import undisturbed
 
 # What may be zero at first: the weight of a loss ...
 _LATER_WEIGHT = 0.5
@@ -90,8 +91,9 @@ class State:
             with contextlib.nullcontext() if self._numbers is None else self._numbers.unchanged():
                 yield
         finally:
-            for copy, value in before:
-                _set(copy, value)
+            with undisturbed():
+                for copy, value in before:
+                    _set(copy, value)
 
     def zeros(self, leave_out: Collection[Any]) -> list[tf.Variable]:
         """Copies of single numbers that are zero, and may be others later.

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from tfscale.errors import RecoveryError
 from tfscale.training.recovery.folder import Folder, Saved, first_line
 from tfscale.training.recovery.store import StoreError
+from tfscale.training.undisturbed import undisturbed
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,9 @@ class StateFiles:
         self._within, self._starts = folders or (Folder(Path(directory), keep), Folder(Path(directory) / STARTS, keep))
         self._patience_s = patience_s
         self._is_late = False
-        self._thread: threading.Thread | None = None
+        # In place of `Thread.join`, which takes a thread for ended where Ctrl-C comes (Python 3.11).
+        self._has_ended = threading.Event()
+        self._has_ended.set()
         self.failure: Exception | None = None
         """Why the last save failed; None when it did not."""
         self.write_s: float | None = None
@@ -78,7 +81,7 @@ class StateFiles:
     @property
     def is_writing(self) -> bool:
         """Whether a save is under way."""
-        return self._thread is not None and self._thread.is_alive()
+        return not self._has_ended.is_set()
 
     def read_newest(self) -> Saved | None:
         """Returns the newest state that is whole; None when there is none at all.
@@ -119,8 +122,13 @@ class StateFiles:
             return
         self._is_late = False
         args = (saved, more_facts or dict, self._starts if is_start else self._within)
-        self._thread = threading.Thread(target=self._write, args=args, name="tfscale-recovery", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._write, args=args, name="tfscale-recovery", daemon=True)
+        # Else what waits for its end would wait for one that never began.
+        with undisturbed(), contextlib.ExitStack() as if_none_begins:
+            if_none_begins.callback(self._has_ended.set)
+            self._has_ended.clear()
+            thread.start()
+            if_none_begins.pop_all()
 
     def delete(self) -> None:
         """Removes every state, so that a run begins anew."""
@@ -134,12 +142,7 @@ class StateFiles:
             self._wait(None)
 
     def _wait(self, limit_s: float | None) -> bool:
-        if self._thread is not None:
-            self._thread.join(limit_s)
-            if self._thread.is_alive():
-                return False
-            self._thread = None
-        return True
+        return self._has_ended.wait(limit_s)
 
     def _write(self, saved: Saved, more_facts: Callable[[], dict[str, Any]], folder: CheckpointFolder) -> None:
         start_s = time.perf_counter()
@@ -152,10 +155,12 @@ class StateFiles:
             self._fail(error)
             with contextlib.suppress(OSError):
                 self._sweep()
-            return
-        self.failure = None
-        self.write_s = time.perf_counter() - start_s
-        _log.debug("saved %s in %.3f s", path, self.write_s)
+        else:
+            self.failure = None
+            self.write_s = time.perf_counter() - start_s
+            _log.debug("saved %s in %.3f s", path, self.write_s)
+        finally:
+            self._has_ended.set()
 
     def _fail(self, error: Exception) -> None:
         self.failure = error

@@ -34,6 +34,7 @@ from tfscale.training.recovery.termination import EXIT_STATUS, Termination
 from tfscale.training.recovery.values import put_in_arrays, take_out_arrays
 from tfscale.training.recovery.variables import RunVariables
 from tfscale.training.recovery.votes import Vote, Workers
+from tfscale.training.undisturbed import undisturbed
 
 _log = logging.getLogger(__name__)
 
@@ -184,10 +185,14 @@ class RecoveryRun:
     def close(self) -> None:
         """Lets go of signals, threads and the model, however `fit` has ended."""
         self._termination.stop()
-        self._write_waiting()
-        self._files.wait()
-        self._directory.release()
-        restore_epoch(self._model, None)
+        try:
+            # No other run may come in before a save has ended; who presses Ctrl-C twice does not wait for it.
+            with undisturbed():
+                self._write_waiting()
+                self._files.wait()
+        finally:
+            self._directory.release()
+            restore_epoch(self._model, None)
 
     def _stand_at(self, saved: Saved) -> None:
         facts = saved.facts
