@@ -128,6 +128,8 @@ ONE = [
     {"PMIX_RANK": "0"},
     {"HOSTNAME": "laptop"},
     {"VC_MAX_NUM": "5"},
+    {"TPU_WORKER_ID": "0"},
+    {"_CONDOR_PROCNO": "0"},
 ]
 
 

@@ -122,8 +122,8 @@ def test_steps_of_one_job_have_ports_of_their_own():
         {"SLURM_CONF": "/etc/slurm.conf"},
         BATCH,
         # The shell of salloc, on one host.
-        {**BATCH, **SHELL},
-        {**BATCH, **SHELL, "SLURM_NTASKS": "2", "SLURM_TASKS_PER_NODE": "2"},
+        {**without(BATCH, "ENVIRONMENT"), **SHELL},
+        {**without(BATCH, "ENVIRONMENT"), **SHELL, "SLURM_NTASKS": "2", "SLURM_TASKS_PER_NODE": "2"},
     ],
 )
 def test_one_process_of_a_job_trains_alone(environ):
@@ -143,7 +143,10 @@ def test_one_process_of_a_job_trains_alone(environ):
         (TWO_HOSTS, ["SLURM_NNODES='2', SLURM_JOB_NUM_NODES='2'"]),
         ({"SLURM_JOB_NUM_NODES": "2"}, ["SLURM_JOB_NUM_NODES='2'"]),
         ({**BATCH, "SLURM_HET_SIZE": "2"}, ["SLURM_HET_SIZE='2'"]),
+        ({**without(BATCH, "ENVIRONMENT"), **SHELL, **TWO_HOSTS}, ["SLURM_NNODES='2'"]),
+        # A batch script that was submitted from such a shell.
         ({**BATCH, **SHELL, **TWO_HOSTS}, ["SLURM_NNODES='2'"]),
+        ({**BATCH, **SHELL, "SLURM_NTASKS": "2"}, ["those of another job"]),
         # The same, submitted from inside of a step, and several tasks on one host.
         ({**BATCH, **OUTER, **TWO_HOSTS}, ["SLURM_NNODES='2'"]),
         ({**BATCH, **OUTER, **TWO_HOSTS, "SLURM_NTASKS": "2"}, ["SLURM_NNODES='2'"]),

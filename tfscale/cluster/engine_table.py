@@ -44,8 +44,8 @@ class Engine:
     way_out: str = ""
 
 
-# Other programs and people use these names as well: a first rank alone says nothing.
-SHARED = frozenset({"HOSTNAME", "RANK", "PMIX_RANK"})
+# Other programs and people use these names as well, or a job of one has no more: a first rank alone says nothing.
+SHARED = frozenset({"HOSTNAME", "RANK", "PMIX_RANK", "TPU_WORKER_ID", "_CONDOR_PROCNO"})
 
 # The first row that tells of several workers is the job's. Those that run processes come before those that lend hosts:
 # `jsrun` inside of a job knows more of it than the job.

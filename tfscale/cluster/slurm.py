@@ -114,8 +114,8 @@ def _is_inherited(environ: Mapping[str, str]) -> bool:
 
 
 def _is_shell(environ: Mapping[str, str]) -> bool:
-    """Whether this is the step in which newer Slurm runs the shell of `salloc`."""
-    return environ.get(_STEP_ID) == _INTERACTIVE
+    """Whether this is the step in which newer Slurm runs the shell of `salloc`, and no batch script from there."""
+    return environ.get(_STEP_ID) == _INTERACTIVE and environ.get("ENVIRONMENT") != "BATCH"
 
 
 def _show(environ: Mapping[str, str], names: Sequence[str]) -> str:

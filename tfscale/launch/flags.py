@@ -8,8 +8,8 @@ from tfscale.cluster.shown import quoted
 
 DESCRIPTION = (
     "Start the workers of a job, show their output after their rank, and end them all as soon as one fails: its exit "
-    "status and last lines are those you see. Where srun, mpirun, Kubernetes or TF_CONFIG started this process as one "
-    "of several workers, the script runs in its place and joins them."
+    "status and last lines are those you see. Where srun, mpirun, Kubernetes, SkyPilot (and the like) or TF_CONFIG "
+    "made this process one of several workers, the script runs in its place and joins them."
 )
 EPILOG = (
     "TensorFlow's server listens on every interface of a host, without a password: see --isolate-network. Workers on "
