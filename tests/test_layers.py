@@ -12,6 +12,7 @@ BELOW = {
     "errors": set(),
     "cluster": {"errors"},
     "scaling": {"errors"},
+    "measure": {"errors"},
     "launch": {"errors", "cluster"},
     "training": {"errors", "cluster", "scaling"},
     "data_parallel": {"errors", "cluster", "scaling", "training"},
