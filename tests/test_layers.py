@@ -13,6 +13,7 @@ BELOW = {
     "framework": {"errors"},
     "cluster": {"errors"},
     "scaling": {"errors"},
+    "measure": {"errors"},
     "launch": {"errors", "cluster"},
     "training": {"errors", "framework", "cluster", "scaling"},
     "data_parallel": {"errors", "framework", "cluster", "scaling", "training"},

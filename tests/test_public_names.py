@@ -26,6 +26,7 @@ NAMES = {
     "ErrorFeedback",
     "LaunchError",
     "LinearRule",
+    "MeasureError",
     "ModelError",
     "NoRule",
     "NonFiniteError",

@@ -73,6 +73,10 @@ class LaunchError(TfscaleError, RuntimeError):
     """`tfscale launch` cannot start the workers as it was asked to on this system."""
 
 
+class MeasureError(TfscaleError, ValueError):
+    """Noise in gradients cannot be measured from what was given."""
+
+
 class ModelError(TfscaleError, ValueError):
     """The model is no Keras model, or was built outside the strategy's scope."""
 
