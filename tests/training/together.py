@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import traceback
 from collections.abc import Sequence
@@ -38,6 +39,10 @@ def run(calls: Sequence[Call]) -> list[Any]:
 
 def _run_one(target: str, args: tuple[Any, ...]) -> Any:
     module, _, function = target.partition(":")
+    # What TensorFlow keeps of the cases before stays for good: Python's garbage collector need not look through it at
+    # every step of a trace, nor Keras's `clear_session`.
+    gc.collect()
+    gc.freeze()
     try:
         return getattr(importlib.import_module(module), function)(*args)
     except Exception:
