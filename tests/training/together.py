@@ -17,7 +17,7 @@ class Failure(str):
     """The traceback of a case that raised."""
 
 
-def run_together(calls: Sequence[Call], *, timeout_s: float = 300.0) -> dict[Call, Any]:
+def run_together(calls: Sequence[Call], *, timeout_s: float = 600.0) -> dict[Call, Any]:
     """Runs cases one after the other in one process; all ask for the same number of replicas.
 
     Args:
