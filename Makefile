@@ -6,8 +6,8 @@ PYTHON ?= python3
 JOBS ?= 3
 # Of `make soak`; the jobs that have begun by then are run to their ends.
 MINUTES ?= 30
-# Every case of the contract, two fifths of all the time; `make test` runs one for each row.
-CONTRACT := tests/training/test_contract.py tests/training/test_contract_programs.py
+# Every case of the contract, half of all the time; `make test` runs one for each row.
+CONTRACT := $(addprefix tests/training/test_contract,.py _programs.py _other_counts.py _workers.py)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -18,7 +18,7 @@ help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
 	@echo "make demo-recovery  kill workers in the middle of training: nothing is lost"
 	@echo "make test    lint, then all tests but those of test-contract, docstring examples and example scripts"
-	@echo "make test-contract  every case of the contract on three replicas"
+	@echo "make test-contract  every case of the contract on three replicas, every row on one, two and two workers"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
 	@echo "make bench-torch  install PyTorch (CPU build) for make bench and make bench-links"
@@ -40,10 +40,10 @@ demo-recovery: $(VENV)/.examples
 	$(BIN)/python examples/pull_the_plug.py
 
 test: lint $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(CONTRACT:%=--ignore=%)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(CONTRACT:%=--ignore=%)
 
 test-contract: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(CONTRACT)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(CONTRACT)
 
 lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .

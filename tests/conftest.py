@@ -8,11 +8,54 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.processes import SET_BY_IMPORTS, children
+from tests.repository import ROOT
 
 _SET_BY_PYTEST = {"PYTEST_CURRENT_TEST"}
 
+# The files that take longest, in that order. Where one of them came last, one process would work and the others wait;
+# `--no-loadscope-reorder` has pytest-xdist hand out files in the order in which tests were found.
+LONGEST = (
+    "training/test_contract.py",
+    "training/test_contract_programs.py",
+    "training/test_contract_counts.py",
+    "training/test_step_check.py",
+    "training/callbacks/test_non_finite_skip.py",
+    "programs/test_programs.py",
+    "training/recovery/test_remote_runs.py",
+    "training/recovery/test_resume.py",
+    "training/test_workers.py",
+    "training/compression/test_training.py",
+    "chaos/test_chaos.py",
+    "parity/test_verification.py",
+    "training/recovery/test_order.py",
+    "training/recovery/test_kills.py",
+    "training/data/test_equality.py",
+    "training/callbacks/test_non_finite_watch.py",
+    "training/test_double_buffer.py",
+    "training/test_micro_batch.py",
+    "examples/test_examples.py",
+    "test_docs.py",
+    "examples/test_pull_the_plug.py",
+    "training/test_gone.py",
+    "benchmarks/test_equal_progress.py",
+    "training/test_batch_rows.py",
+    "examples/test_demo.py",
+    "training/test_randomness.py",
+    "training/test_prepared_model.py",
+    "training/data/test_two_workers.py",
+    "benchmarks/test_links.py",
+    "training/test_calls.py",
+    "training/callbacks/test_drift_watch.py",
+)
+
 # A thread or process that was told to stop may need a moment.
 _GRACE_S = 2.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest files first."""
+    place = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 @pytest.fixture(autouse=True)

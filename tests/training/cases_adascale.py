@@ -124,17 +124,23 @@ def estimates(shards: tuple[int, ...], draws: int) -> dict[str, Any]:
     random = np.random.default_rng(0)
     mean, deviations = np.array([0.5, -1.0, 0.25]), np.array([1.0, 2.0, 0.5])
     n = sum(shards)
+
+    @tf.function
+    def estimated(gradients: list[tf.Tensor]) -> tf.Tensor:
+        moments = []
+        for rows, gradient in zip(shards, gradients, strict=True):
+            share = Share(tf.constant(float(rows)), tf.constant(float(n)), rows / n, tf.constant(0), len(shards))
+            moments.append(own_moments([gradient], share))
+        total = OwnMoments(*(tf.add_n(list(values)) for values in zip(*moments, strict=True)))
+        return tf.stack(estimate(total, tf.reduce_sum(tf.add_n(gradients) ** 2), float(n)))
+
     found = []
     for _ in range(draws):
         own = []
         for rows in shards:
             g = random.normal(mean, deviations, size=(rows, 3)).mean(axis=0) if rows else np.zeros(3)
-            share = Share(tf.constant(float(rows)), tf.constant(float(n)), rows / n, tf.constant(0), len(shards))
-            own.append((tf.constant(g * rows / n, tf.float32), share))
-        moments = [own_moments([gradient], share) for gradient, share in own]
-        total = OwnMoments(*(tf.add_n(list(values)) for values in zip(*moments, strict=True)))
-        whole = tf.add_n([gradient for gradient, _ in own])
-        found.append([float(value) for value in estimate(total, tf.reduce_sum(whole**2), float(n))])
+            own.append(tf.constant(g * rows / n, tf.float32))
+        found.append(estimated(own).numpy().tolist())
     return {"found": np.array(found), "variance": np.sum(deviations**2), "squared_mean": np.sum(mean**2)}
 
 

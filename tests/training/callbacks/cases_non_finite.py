@@ -96,6 +96,11 @@ FORMS: dict[str, dict[str, Any]] = {
     "compression": {"given": {"compression": tfscale.PowerSGD(1)}, "norm": False},
     "AdaScale": {"optimizer": lambda: tfscale.AdaScaleSGD(0.01, reference_batch=4), "norm": False},
 }
+# What these train depends on the number of replicas.
+OF_REPLICAS = {"local statistics, EMA and clipping", "double buffering", "compression", "AdaScale"}
+# The gradient of the last bias is zero but for roundings, which Adam makes whole steps of; plain Keras does not fit a
+# step of two updates that leaves the loss to itself.
+OF_REPLICAS |= {"rows meet", "two updates"}
 
 
 class Messages(logging.Handler):
@@ -118,6 +123,7 @@ class Messages(logging.Handler):
 
 
 def _made(form: str, num_replicas: int) -> tuple[Any, keras.Model]:
+    """A model, on replicas."""
     if num_replicas > 1:
         tfscale.simulate_replicas(num_replicas)
     chosen = PLAIN | FORMS[form]
@@ -127,9 +133,25 @@ def _made(form: str, num_replicas: int) -> tuple[Any, keras.Model]:
     with dp.scope():
         # Only a look finds that rows meet.
         model = dp.prepare(chosen["cls"](_layers(chosen["norm"])), check="off" if form != "rows meet" else "auto")
-        metrics = [] if chosen["cls"] in (TwoUpdates, RowsMeet) else ["mae"]
-        model.compile(chosen["optimizer"](), "mse", metrics=metrics, **chosen["compiled"])
+        _compile(model, chosen)
     return dp, model
+
+
+def _compile(model: keras.Model, chosen: dict[str, Any]) -> None:
+    metrics = [] if chosen["cls"] in (TwoUpdates, RowsMeet) else ["mae"]
+    model.compile(chosen["optimizer"](), "mse", metrics=metrics, **chosen["compiled"])
+
+
+def _without(form: str, num_replicas: int, initial: list[np.ndarray]) -> keras.Model:
+    """The model without the callback: plain Keras's, which is traced for one device, but where N replicas differ."""
+    chosen = PLAIN | FORMS[form]
+    if form in OF_REPLICAS:
+        return _made(form, num_replicas)[1]
+    keras.backend.clear_session()
+    model = chosen["cls"](_layers(chosen["norm"]))
+    _compile(model, chosen)
+    model.set_weights(initial)
+    return model
 
 
 def _data(bad: dict[int, int], left_out: Any = ()) -> tuple[np.ndarray, np.ndarray]:
@@ -155,12 +177,13 @@ def _state(model: keras.Model) -> list[np.ndarray]:
 def skipped(form: str, num_replicas: int) -> dict[str, Any]:
     """A run in which steps are left out, and one on data without them."""
     _, model = _made(form, num_replicas)
+    initial = model.get_weights()
     watch = tfscale.callbacks.NonFiniteWatch("skip")
     with Messages() as messages:
         history, _ = _fit(model, _data(AT_END), [watch])
     result = {"history": history, "state": _state(model), "said": messages.said, "left_out": watch.num_left_out}
     result["found"] = [(each.epoch, each.step, [rows.replica for rows in each.where]) for each in watch.found]
-    _, model = _made(form, num_replicas)
+    model = _without(form, num_replicas, initial)
     result["expected_history"], _ = _fit(model, _data({}, left_out=AT_END), None)
     return {**result, "expected_state": _state(model)}
 
@@ -168,10 +191,11 @@ def skipped(form: str, num_replicas: int) -> dict[str, Any]:
 def stopped(form: str, num_replicas: int) -> dict[str, Any]:
     """A run that is stopped, and one on the data of before."""
     _, model = _made(form, num_replicas)
+    initial = model.get_weights()
     watch = tfscale.callbacks.NonFiniteWatch()
     _, error = _fit(model, _data(IN_MIDDLE), [watch])
     result = {"error": error, "state": [each.numpy() for each in model.trainable_variables], "where": watch.found}
-    _, model = _made(form, num_replicas)
+    model = _without(form, num_replicas, initial)
     _fit(model, _data({}, left_out=(2, 3, 4)), None, epochs=1)
     return {**result, "expected": [each.numpy() for each in model.trainable_variables]}
 
@@ -191,11 +215,7 @@ def reported(form: str, num_replicas: int) -> dict[str, Any]:
         watch = tfscale.callbacks.NonFiniteWatch("report")
         _fit(model, _data(IN_MIDDLE), [watch])
     result = {"clean": clean, "said": messages.said, "found": watch.found, "sent": counts}
-    _, model = _made(form, num_replicas)
-    for _ in range(2):
-        _fit(model, _data({}), None)
-    expected, _ = _fit(model, _data(IN_MIDDLE), None)
-    return {**result, "is_finite": [bool(np.isfinite(each).all()) for each in _state(model)], "expected": expected}
+    return {**result, "is_finite": [bool(np.isfinite(each).all()) for each in _state(model)]}
 
 
 def sent_by_skipping(form: str, num_replicas: int) -> list[int]:

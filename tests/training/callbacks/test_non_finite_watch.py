@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.processes import run_case, run_workers
-from tests.training.callbacks.cases_non_finite import FORMS
+from tests.training.callbacks.test_non_finite_skip import assert_as_without
 from tests.training.together import Failure, run_together
 from tfscale import ScalingError
 from tfscale.callbacks import NonFiniteWatch
@@ -21,7 +21,6 @@ AT = "in step 3 of epoch 1 the loss is not finite on replica 1 (worker 0) with r
 @pytest.fixture(scope="module")
 def results():
     calls = [
-        *(("skipped", (form, 3)) for form in FORMS),
         *(("stopped", (form, 3)) for form in STOPPED),
         *(("reported", (form, 3)) for form in REPORTED),
         *(("sent_by_skipping", (form, 3)) for form in SENT),
@@ -44,29 +43,6 @@ def alone():
 def result_of(results, *call):
     assert not isinstance(results[call], Failure), results[call]
     return results[call]
-
-
-def assert_as_without(found):
-    for own, expected in zip(found["state"], found["expected_state"], strict=True):
-        np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1e-6)
-    assert found["left_out"] == 4
-    assert [(epoch, step) for epoch, step, _ in found["found"]][:2] == [(1, 3), (1, 5)][: len(found["found"])]
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_steps_that_are_left_out_leave_nothing(results, form):
-    found = result_of(results, "skipped", (form, 3))
-    if "several" in form:
-        # The second call has the fifth step of the epoch; the first one of a call is named.
-        assert [where for _, _, where in found["found"]] == [[1], [2], [1], [2]]
-    else:
-        # Of the last batch, of 6 rows, row 5 is the third replica's.
-        assert found["found"] == [(1, 3, [1]), (1, 5, [2]), (2, 3, [1]), (2, 5, [2])]
-    assert_as_without(found)
-    if form != "two updates":
-        # What a step computes of its rows alone is what it is; metrics have not counted them.
-        for name, values in found["expected_history"].items():
-            np.testing.assert_allclose(found["history"][name], values, rtol=1e-5)
 
 
 @pytest.mark.parametrize("form", STOPPED)

@@ -27,7 +27,7 @@ DIFFERENT = [name for name in NAMES if name.startswith(("arrays", "stream"))]
 def names_of(job, variant):
     if variant in ON_GPUS:
         return [name for name in DIFFERENT if name.endswith("shuffled")]
-    return NAMES if variant in EQUAL and job != "3 workers" else DIFFERENT
+    return NAMES if variant in EQUAL and job.startswith("2") else DIFFERENT
 
 
 WAYS = [

@@ -22,7 +22,7 @@ def results(tmp_path_factory):
     calls["several steps in a call"] = ("shuffled once, no seed", (5,), SEVERAL)
     calls["several steps in a call, in order"] = ("in order", (5,), SEVERAL)
     made = {
-        key: (f"{CASES}:killed", (3, name, plugs, str(tmp_path_factory.mktemp("run")), tuple(options.items())))
+        key: (f"{CASES}:killed", (2, name, plugs, str(tmp_path_factory.mktemp("run")), tuple(options.items())))
         for key, (name, plugs, options) in calls.items()
     }
     found = run_together(list(made.values()), timeout_s=600)

@@ -11,7 +11,7 @@ from tests.training.recovery.cases_resume import RECIPES
 from tests.training.together import Failure, run_together
 
 CASES = "tests.training.recovery.cases_resume"
-NUM_REPLICAS = 3
+NUM_REPLICAS = 2
 # Their data have no order that could be had again: they go on from the last epoch that was complete.
 ORDERLESS = {"data without an order"}
 
