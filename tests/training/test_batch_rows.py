@@ -10,7 +10,7 @@ from tfscale.training.batch_rows import RowPlan, leaves_of, plan_rows
 from tfscale.training.inputs import LocalReplicas, split_global_batch
 
 CASES = "tests.training.cases_batch_rows"
-N = 3
+N = 2
 
 
 def spec(*shape):

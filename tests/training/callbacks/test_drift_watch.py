@@ -18,10 +18,10 @@ LAST_BIT = 2.0**-23
 
 @pytest.fixture(scope="module")
 def results():
-    calls = [(f"{MODULE}:run", (name, 4, 2, 0.5)) for name in CASES]
-    calls += [(f"{MODULE}:run", ("EMA", 4, 0, LAST_BIT))]
+    calls = [(f"{MODULE}:run", (name, 3, 2, 0.5)) for name in CASES]
+    calls += [(f"{MODULE}:run", ("EMA", 3, 0, LAST_BIT))]
     # The last one ends with an error, and shares the process only to save its start.
-    others = [(f"{MODULE}:checksums", ()), (STALLED, (4,))]
+    others = [(f"{MODULE}:checksums", ()), (STALLED, (3,))]
     return run_together([*calls, *others])
 
 
@@ -33,14 +33,14 @@ def result_of(results, function, *args):
 
 @pytest.mark.parametrize("name", CASES)
 def test_corrupted_replica_is_named(results, name):
-    clean, corrupted = result_of(results, "run", name, 4, 2, 0.5)
+    clean, corrupted = result_of(results, "run", name, 3, 2, 0.5)
     assert clean == ""
     assert re.search(r"Received: in step \d+ of this fit, replica 2 \(worker 0\) differs from replica 0", corrupted)
     assert "of its largest value" in corrupted
 
 
 def test_one_bit_is_enough_and_most_are_right(results):
-    clean, corrupted = result_of(results, "run", "EMA", 4, 0, LAST_BIT)
+    clean, corrupted = result_of(results, "run", "EMA", 3, 0, LAST_BIT)
     assert clean == ""
     # Corrupted after step 6; steps 1, 2, 4, 6, 8 ... are looked at.
     assert "in step 8 of this fit, replica 0 (worker 0) differs from replica 1" in corrupted
@@ -58,8 +58,8 @@ def test_model_that_is_not_prepared(results):
 
 
 def test_stall_of_one_worker_alone(results):
-    assert not isinstance(results[STALLED, (4,)], Failure), results[STALLED, (4,)]
-    said, threads = results[STALLED, (4,)]
+    assert not isinstance(results[STALLED, (3,)], Failure), results[STALLED, (3,)]
+    said, threads = results[STALLED, (3,)]
     assert "step 2 of this fit takes longer than 1 s. No worker has arrived at its reduction" in "\n".join(said)
     assert said[-1] == "failed"
     assert threads == []
