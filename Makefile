@@ -87,7 +87,7 @@ soak: $(VENV)/.test
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --write BUILD_NOTES.md
 
 clean:
-	rm -rf $(VENV) $(VENV)-* build dist demo_output examples/data *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* .nox build dist demo_output examples/data *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each stamp says that what the target needs is installed, as setup.cfg names it now.

@@ -6,8 +6,8 @@ With each pair: whether the code that tfscale stands on is that of a known relea
 import nox
 
 nox.options.default_venv_backend = "venv"
-# The oldest and the newest that are supported, and one of each release between.
-PAIRS = (("3.12.*", "2.20.*"), ("3.13.*", "2.20.*"), ("3.14.*", "2.21.*"), ("3.15.*", "2.21.*"))
+# The oldest and the newest that are supported, and those between.
+PAIRS = (("3.12.*", "2.20.*"), ("3.13.*", "2.20.*"), ("3.14.*", "2.20.*"), ("3.15.*", "2.21.*"))
 
 
 @nox.session

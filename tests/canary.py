@@ -1,4 +1,4 @@
-"""Writes down what Keras and TensorFlow of this environment say, once the suite was run on them.
+"""Writes down what Keras and TensorFlow of this environment say, once tfscale was tried on them.
 
 python -m tests.canary             compares, as `tfscale doctor` does
 python -m tests.canary --rows 20   runs rows of the contract on two replicas besides

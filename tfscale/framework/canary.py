@@ -18,7 +18,7 @@ from tfscale.framework.versions import check_versions
 
 _log = logging.getLogger(__name__)
 RELEASES = Path(__file__).with_name("releases.json")
-"""Contents of the releases that the suite was run on."""
+"""Contents of the releases that `make canary`, at least, was green on."""
 
 WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
     "keras": {
@@ -142,9 +142,9 @@ class Canary(NamedTuple):
     package: str
     release: str
     is_known: bool
-    """Whether the suite was run on this release."""
+    """Whether tfscale was tried on this release."""
     like: str
-    """A release on which it was run and whose code is the same; empty when there is none."""
+    """One on which it was, and whose code is the same; empty when there is none."""
     changed: tuple[str, ...]
     """What is other than in the newest of those, where none is the same."""
 
@@ -182,7 +182,7 @@ def contents(package: str, root: Path | None = None) -> dict[str, str | None]:
 
 
 def releases() -> dict[str, dict[str, dict[str, str | None]]]:
-    """Contents by package and release: those that the suite was run on, oldest first."""
+    """Contents by package and release: those that tfscale was tried on, oldest first."""
     loaded: dict[str, dict[str, dict[str, str | None]]] = json.loads(RELEASES.read_text())
     return loaded
 
