@@ -29,19 +29,21 @@ def use_views(given: CallArguments) -> None:
             given[name] = given[name].as_tf_data()
 
 
-def suit_batch(name: str, given: CallArguments, global_batch: int, strategy: tf.distribute.Strategy) -> None:
+def suit_batch(name: str, given: CallArguments, global_batch: int | None, strategy: tf.distribute.Strategy) -> None:
     """Fills in the batch size, or has it checked where the data have one of their own.
 
     Args:
         name: Of the method that is called.
         given: Its arguments.
-        global_batch: Rows of a full training batch.
+        global_batch: Rows of a full training batch; None where nobody has said it, and nothing is checked.
         strategy: Of the model; checks the data that it distributes next.
 
     Raises:
         DataError: When `fit` was given another batch size.
     """
     x = given.get("x")
+    if global_batch is None:
+        return
     if (
         name == "fit"
         and isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset)
@@ -49,7 +51,7 @@ def suit_batch(name: str, given: CallArguments, global_batch: int, strategy: tf.
     ):
         # Keras warns of its own default where a dataset has an order already.
         given.setdefault("shuffle", False)
-    if "x" in given and _are_arrays(x) and given.can_take("batch_size"):
+    if "x" in given and are_arrays(x) and given.can_take("batch_size"):
         # `evaluate` and `predict` divide batches of any size, also those of 32 that Keras makes where none is said.
         if name == "fit" and given.get("batch_size") is None:
             given["batch_size"] = global_batch
@@ -73,7 +75,7 @@ def _tell_batch_size(global_batch: int) -> None:
         _log.warning("fit without batch_size: the global batch, %d, in the place of Keras's 32", global_batch)
 
 
-def _are_arrays(x: Any) -> bool:
+def are_arrays(x: Any) -> bool:
     """Whether Keras will batch `x` itself, by `batch_size`."""
     if isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset):
         return False

@@ -54,6 +54,7 @@ from tfscale.training.optimizers import reduce_gradients_once
 from tfscale.training.plain_step import has_own_logs, has_own_step, keras_step
 from tfscale.training.predictions import forms_of_predictions, predict_step
 from tfscale.training.randomness import separate_random_streams
+from tfscale.training.row_order import order_alike
 from tfscale.training.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
 from tfscale.training.sending import Sending, choose_sending, send_gradients
 from tfscale.training.settling import settle_first
@@ -380,8 +381,8 @@ class PreparedModel:
     def _call(self, name: str, method: Callable[..., Any], given: CallArguments) -> Any:
         self._suit_data(name, given)
         use_views(given)
-        if self._global_batch is not None:
-            suit_batch(name, given, self._global_batch, self._strategy)
+        suit_batch(name, given, self._global_batch, self._strategy)
+        order_alike(name, given, self._strategy, self._model)
         with naming_errors(self._model, self._strategy, name, self._global_batch):
             return method(*given.args, **given.kwargs)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -17,6 +19,8 @@ from tests.training.data.example_rows import EPOCHS, GLOBAL_BATCH, IDS, NUM_EXAM
 # Worker 0 gets files 2 and 5, worker 1 the others: the longest first, each to whoever has less.
 LENGTHS, OWNED = (7, 3, 11, 5, 2, 5), ((2, 5), (0, 1, 3, 4))
 
+ARRAYS = ((None, True), (None, False), (None, "batch"), (3, True), (3, "batch"), ("rank", True))
+
 
 def together(directory: str) -> dict[str, Any]:
     """One job after another: what all refuse is no failure, and the next one goes on."""
@@ -25,15 +29,17 @@ def together(directory: str) -> dict[str, Any]:
         "refused": {fault: _differing(dp, fault) for fault in ("length", "content", "arguments")},
         "seed": _agreed_seed(dp),
         "unseeded": {seed: _unseeded(dp, seed) for seed in (None, 3)},
-        "unseeded arrays": {
-            (seed, shuffle): _unseeded_arrays(dp, seed, shuffle)
-            for seed in (None, 3)
-            for shuffle in (True, False, "batch")
-        },
         "measured": _measured(dp),
         "kept": _kept(dp),
         "files": _by_files(dp, Path(directory, str(dp.rank))),
     }
+
+
+def shuffled_by_keras(directory: str) -> dict[Any, Any]:
+    """Arrays, by seed and `shuffle`, and batches, by the seed of Python, that `fit` mixes."""
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH)
+    found: dict[Any, Any] = {arguments: _arrays(dp, *arguments) for arguments in ARRAYS}
+    return found | {seed: _batches_of_items(dp, seed) for seed in (1, "rank")}
 
 
 def _differing(dp: Any, fault: str) -> str:
@@ -68,14 +74,50 @@ def _unseeded(dp: Any, seed: int | None) -> list[str]:
     return [str(each.message) for each in caught if "without a seed" in str(each.message)]
 
 
-def _unseeded_arrays(dp: Any, seed: int | None, shuffle: Any) -> list[str]:
-    """The same of arrays, which Keras shuffles."""
-    model = make_model(dp)
+def _arrays(dp: Any, seed: Any, shuffle: Any) -> dict[str, Any]:
+    """The rows of arrays, which Keras shuffles, that this worker trains on: by epoch, batch by batch; and warnings."""
+    seen, seed = [], dp.rank if seed == "rank" else seed
+    model = _noting_rows(dp, seen)
     tf.random.set_seed(seed)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(X, Y, batch_size=GLOBAL_BATCH, verbose=0, shuffle=shuffle)
-    return [str(each.message) for each in caught if "without a seed" in str(each.message)]
+        options = {"batch_size": GLOBAL_BATCH, "epochs": 3, "verbose": 0}
+        model.fit(IDS.astype("float32")[:, np.newaxis], Y, shuffle=shuffle, **options)
+    steps = [seen[start : start + 4] for start in range(0, 12, 4)]
+    found = {"epochs": steps, "warnings": [str(each.message) for each in caught if "shuffle" in str(each.message)]}
+    # No seed was set.
+    return found | {"seed": tf.compat.v1.random.get_seed(1)[0]}
+
+
+def _batches_of_items(dp: Any, seed: Any) -> list[str]:
+    """The warnings of a `fit` on a `PyDataset`, whose batches Keras shuffles."""
+    model = _noting_rows(dp, [])
+    random.seed(dp.rank if seed == "rank" else seed)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(_Batches(), verbose=0)
+    return [str(each.message) for each in caught if "PyDataset" in str(each.message)]
+
+
+class _Batches(keras.utils.PyDataset):
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        rows = slice(GLOBAL_BATCH * index, GLOBAL_BATCH * (index + 1))
+        return IDS[rows].astype("float32")[:, np.newaxis], Y[rows]
+
+
+def _noting_rows(dp: Any, seen: list[list[int]]) -> keras.Model:
+    def note(rows: np.ndarray) -> np.ndarray:
+        seen.append([int(row) for row in rows[:, 0]])
+        return rows
+
+    with dp.scope():
+        noted = keras.layers.Lambda(lambda x: tf.ensure_shape(tf.numpy_function(note, [x], tf.float32), (None, 1)))
+        model = dp.prepare(keras.Sequential([keras.Input((1,)), noted, keras.layers.Dense(1)]), check="off")
+        model.compile("sgd", "mse")
+    return model
 
 
 def _measured(dp: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What two workers do together with `dp.dataset`: agree, divide, keep, and fail."""
 
 import collections
+import itertools
 import re
 
 import numpy as np
@@ -42,12 +43,35 @@ def test_plain_shuffle_without_a_seed(together, seed, count):
         assert all("dp.dataset" in text for text in found["unseeded"][seed])
 
 
+@pytest.fixture(scope="module")
+def shuffled_by_keras():
+    return run_workers(f"{CASES}:shuffled_by_keras", 2, args=("",))
+
+
 @pytest.mark.parametrize(
-    ("seed", "shuffle", "count"), [(None, True, 1), (None, "batch", 1), (None, False, 0), (3, True, 0), (3, "batch", 0)]
+    ("seed", "shuffle"), [(None, True), (None, False), (None, "batch"), (3, True), (3, "batch"), ("rank", True)]
 )
-def test_arrays_that_keras_shuffles_without_a_seed(together, seed, shuffle, count):
-    for found in together:
-        assert len(found["unseeded arrays"][seed, shuffle]) == count
+def test_arrays_that_keras_shuffles_without_a_seed(shuffled_by_keras, seed, shuffle):
+    """All workers read one order, a new one in each epoch; by a seed of all, it is Keras's own."""
+    first, second = (found[seed, shuffle] for found in shuffled_by_keras)
+    orders = []
+    for steps in zip(first["epochs"], second["epochs"], strict=True):
+        batches = [own + other for own, other in zip(*steps, strict=True)]
+        assert sorted(itertools.chain(*batches)) == list(range(NUM_EXAMPLES))
+        orders.append(batches)
+        if shuffle == "batch":
+            assert [sorted(batch) for batch in batches] == [sorted(b) for b in np.array_split(range(33), [10, 20, 30])]
+    assert (orders[0] == orders[1] == orders[2]) == (seed == 3 or shuffle is False)
+    assert ([*itertools.chain(*orders[0])] == list(range(NUM_EXAMPLES))) == (shuffle is False)
+    for rank, found in enumerate((first, second)):
+        assert not found["warnings"]
+        assert found["seed"] == {None: 87654321, 3: 3, "rank": rank}[seed]
+
+
+@pytest.mark.parametrize(("seed", "count"), [(1, 0), ("rank", 1)])
+def test_batches_that_keras_shuffles_by_python_s_random_numbers(shuffled_by_keras, seed, count):
+    for found in shuffled_by_keras:
+        assert len(found[seed]) == count
 
 
 def test_measured_loads(together):
