@@ -1,9 +1,10 @@
 import socket
+import threading
 import time
 
 import pytest
 
-from tfscale.cluster.doors import knock
+from tfscale.cluster.doors import knock, knock_again
 from tfscale.cluster.verdict import GONE, UNREACHABLE
 
 
@@ -48,3 +49,18 @@ def test_one_that_takes_no_connection(open_port):
 def test_more_than_one_round(open_port, closed_port):
     addresses = {rank: f"127.0.0.1:{closed_port if rank % 2 else open_port}" for rank in range(600)}
     assert knock(addresses, 20.0) == dict.fromkeys(range(1, 600, 2), GONE)
+
+
+def test_one_that_closes_a_little_later():
+    server = socket.create_server(("127.0.0.1", 0))
+    addresses = {3: f"127.0.0.1:{server.getsockname()[1]}"}
+    # A port whose connections nobody takes is open only until the last socket of it is closed.
+    closing = threading.Timer(0.3, server.close)
+    closing.start()
+    assert knock(addresses, 1.0) == {}
+    assert knock_again(addresses, 1.0, 10.0) == {3: GONE}
+    closing.join()
+
+
+def test_patience_ends(open_port):
+    assert knock_again({1: f"127.0.0.1:{open_port}"}, 1.0, 0.2) == {}

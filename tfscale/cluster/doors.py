@@ -48,6 +48,20 @@ def knock(addresses: Mapping[int, str], timeout_s: float) -> dict[int, str]:
     return found
 
 
+def knock_again(addresses: Mapping[int, str], timeout_s: float, patience_s: float) -> dict[int, str]:
+    """As `knock`, until somebody does not answer: of a process that was killed, ports close one after the other.
+
+    Args:
+        addresses: `host:port` by rank.
+        timeout_s: Seconds for each time.
+        patience_s: Seconds after which everybody counts as there.
+    """
+    until_s = time.monotonic() + patience_s
+    while not (found := knock(addresses, timeout_s)) and time.monotonic() < until_s:
+        time.sleep(0.1)
+    return found
+
+
 def _ring(address: str, found: dict[int, str], rank: int) -> socket.socket | None:
     """Begins to connect. A name that leads nowhere any more, as of a pod that was deleted, is noted at once."""
     host, _, port = address.rpartition(":")

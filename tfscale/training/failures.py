@@ -18,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.cluster.doors import knock
+from tfscale.cluster.doors import knock_again
 from tfscale.cluster.peer_failure import describe_end, describe_peer_failure
 from tfscale.cluster.place import Place, describe_place
 from tfscale.cluster.verdict import Verdict, describe_verdict, judge_doors
@@ -49,6 +49,8 @@ _SHAPES = re.compile(
 
 # For all who do not answer.
 _KNOCK_S = 2.0
+# How long the ports of a worker may be open after a connection to it is closed.
+_CLOSING_S = 2.0
 # How long others may take to refuse the same.
 _PATIENCE_S = 5.0
 # The calls of each strategy so far; all workers make the same ones. And the strategies that are in one.
@@ -177,7 +179,7 @@ def _find_gone(strategy: tf.distribute.Strategy) -> Verdict | None:
     """Whose port nobody listens at any more, before there are heartbeats."""
     own = worker_rank(strategy)
     others = {rank: address for rank, address in enumerate(worker_addresses(strategy)) if rank != own}
-    return judge_doors(knock(others, _KNOCK_S), {}, Place())
+    return judge_doors(knock_again(others, _KNOCK_S, _CLOSING_S), {}, Place())
 
 
 def _from_tensorflow(strategy: tf.distribute.Strategy, text: str) -> str:

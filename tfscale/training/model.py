@@ -367,7 +367,7 @@ class PreparedModel:
         with callbacks_of_one_fit(lambda: given.get("callbacks")):
             try:
                 self._fit = find_recoverable_fit(self._model, self._strategy, given, self._global_batch)
-                callback = start_with_epoch(given) if self._fit is None else None
+                callback = start_with_epoch(given, self._model) if self._fit is None else None
                 if callback is not None and given.can_take("callbacks"):
                     given["callbacks"] = with_callback(given.get("callbacks"), callback, first=False)
                 settle_first(given, self._model, self._strategy, self._sending)

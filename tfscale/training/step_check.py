@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfscale.errors import ParityError, TfscaleError
 from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.training.agreement import first_of_workers
+from tfscale.training.chance import Chance, slots_of
 from tfscale.training.check_rows import Amount, CheckRows
 from tfscale.training.divided_calls import DrawsBesideError
 from tfscale.training.first_step import Outcome, Steps, TwoRuns
@@ -26,7 +27,6 @@ from tfscale.training.metrics import metrics_of
 from tfscale.training.no_reference import NoReferenceError, as_reference
 from tfscale.training.other_ways import OtherWay, other_ways
 from tfscale.training.own_numbers import OwnNumbers
-from tfscale.training.randomness import seed_generators
 from tfscale.training.state import LATER_COUNTS, State
 from tfscale.training.step_cause import cause_of_failure, describe_difference
 from tfscale.training.step_differences import (
@@ -49,13 +49,7 @@ _SHOWN = 500
 _LATER = 10
 # Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
 _CONVERGED = 1e-3
-# So much more than what a rounding, or chance, makes of the reference is still that.
-_ALIKE, _ALIKE_AT_RANDOM = 10, 100
-# As often the reference is run to see whether it is by chance that it differs.
-_RUNS_AT_RANDOM = 3
-# By whether a step is run eagerly: what is drawn in a graph is silenced.
 _OF_LATER = "\nIt is that of one replica as it begins, and not with other values of single numbers that are zero then."
-_DRAWN = {True: ", and runs eagerly. Without run_eagerly it is", False: " in a function of Python"}
 
 
 class StepCheck:
@@ -83,13 +77,14 @@ class StepCheck:
         self._runs = TwoRuns(steps, strategy, terms, self._state, numbers)
         num_bytes = bytes_per_number(model)
         self._tolerance = tolerance_of(num_bytes)
-        # Some of the roundings in which inputs come, which no half precision can show.
-        self._roundings = 2**-50 if num_bytes == 8 else 2**-21
         self._findings = StepFindings(model, strategy, terms, self._runs, self._tolerance, self._what)
+        self._chance = Chance(
+            model, strategy, self._runs, num_bytes, self._what, is_eager=steps.eager, tells=steps.tells
+        )
         self._first_rows: CheckRows | None = None
         self._amount = Amount.MOST
         self._first_scale = 0.0
-        self._learned_nothing = self._is_random = False
+        self._learned_nothing = False
         self._is_own, self._is_eager, self._tells = steps.is_own, steps.eager, steps.tells
         self._begin = steps.begin
 
@@ -118,7 +113,7 @@ class StepCheck:
         Raises:
             ParityError: When the step is no longer that of one replica. The steps before it were made.
         """
-        if self._first_rows is None or self._is_random:
+        if self._first_rows is None or self._chance.is_drawn:
             return False
         rows = CheckRows.of(batch, self._strategy, self._amount)
         if rows.specs() != self._first_rows.specs():
@@ -133,7 +128,7 @@ class StepCheck:
             # Near a minimum the gradients are what rounding leaves of numbers that cancel.
             is_converged = reference.scale() < _CONVERGED * self._first_scale
             is_told = bool(differences) and not is_converged
-            is_real = is_told and not self._is_noise(rows, reference, before, differences)
+            is_real = is_told and not self._is_chance(rows, ours, reference, before)
         message = ""
         if is_real:
             found = self._describe(differences, rows, self._what.removeprefix("first "))
@@ -265,7 +260,7 @@ class StepCheck:
         if not differences:
             later = self._differences_later(rows)
             return self._describe(later, rows) + _OF_LATER if later else ""
-        return "" if self._is_noise(rows, reference, before, differences) else self._describe(differences, rows)
+        return "" if self._is_chance(rows, ours, reference, before) else self._describe(differences, rows)
 
     def _reference_of(self, rows: CheckRows) -> Outcome:
         """The step on one replica; where its rows are too many for one worker's device, they are for all."""
@@ -304,7 +299,7 @@ class StepCheck:
                 except tf.errors.OpError:
                     continue  # It is no state that the step was written for.
                 differences = self._differences(ours, reference, before, _LATER * self._tolerance)
-                if differences and not self._is_noise(rows, reference, before, differences):
+                if differences and not self._is_chance(rows, ours, reference, before, _LATER * self._tolerance):
                     return differences
             return []
 
@@ -338,6 +333,10 @@ class StepCheck:
         self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray], tolerance: float | None = None
     ) -> list[Difference]:
         """What differs by more than rounding: what the step computed first, then what it left."""
+        rows = self._compared(ours, reference, before)
+        return [row for row in rows if row.relative > (tolerance or self._tolerance)]
+
+    def _compared(self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray]) -> list[Difference]:
         terms = term_differences(ours.if_mean, reference.if_mean)
         sums = term_differences(ours.if_sum, reference.if_mean)
         # Of reads, what is made of them is compared, beside the largest of its kind.
@@ -347,50 +346,18 @@ class StepCheck:
         several = self._strategy.num_replicas_in_sync > len(self._strategy.extended.worker_devices)
         # What another worker has counted is not here; its logs are.
         left_out = self._state.divided() if several else set()
-        rows += state_differences(ours, reference, before, self._slots(), left_out)
-        return [row for row in rows if row.relative > (tolerance or self._tolerance)]
+        return rows + state_differences(ours, reference, before, slots_of(self._model), left_out)
 
-    def _is_noise(
-        self, rows: CheckRows, reference: Outcome, before: dict[str, np.ndarray], differences: Sequence[Difference]
+    def _is_chance(
+        self,
+        rows: CheckRows,
+        ours: Outcome,
+        reference: Outcome,
+        before: dict[str, np.ndarray],
+        tolerance: float | None = None,
     ) -> bool:
-        """Whether the reference differs from itself by as much: by chance, or from rows one rounding away."""
-        # Of several arrays that one optimizer gets, another one may differ most.
-        met: dict[tuple[str, str], float] = {}
-        for each in differences:
-            met[each.kind, each.label] = max(met.get((each.kind, each.label), 0.0), each.relative)
-
-        def is_met(runs: Iterable[Outcome], alike: float) -> bool:
-            controls = [self._all_differences(run, reference, before) for run in runs]
-            made = {key: max(each.get(key, 0.0) for each in controls) for key in met}
-            return all(made[key] > max(self._tolerance / 10, found / alike) for key, found in met.items())
-
-        if is_met(self._runs_at_random(rows), _ALIKE_AT_RANDOM):
-            self._is_random = True
-            _log.warning("the %s could not be checked: it draws random numbers%s", self._what, _DRAWN[self._is_eager])
-            return True
-        if is_met([self._runs.alone(rows.times(1 + self._roundings).whole)], _ALIKE):
-            _log.warning("the %s could not be checked (rounding makes as much)", self._what)
-            return True
-        return False
-
-    def _runs_at_random(self, rows: CheckRows) -> Iterator[Outcome]:
-        """Runs of the reference that differ where it draws: eagerly what Keras draws is the same in equal ones."""
-        for _ in range(_RUNS_AT_RANDOM):
-            if self._is_eager:
-                for generator in seed_generators(self._strategy, self._model):
-                    generator.next()
-            yield self._runs.alone(rows.whole)
-
-    def _all_differences(
-        self, control: Outcome, reference: Outcome, before: dict[str, np.ndarray]
-    ) -> dict[tuple[str, str], float]:
-        rows = list(term_differences(control.if_mean, reference.if_mean).values())
-        rows += log_differences(control, reference, self._tells)
-        rows += state_differences(control, reference, before, self._slots(), set())
-        return {(row.kind, row.label): row.relative for row in rows}
-
-    def _slots(self) -> list[str]:
-        return [each.path for optimizer in held_optimizers(self._model) for each in optimizer.variables]
+        differences = self._differences(ours, reference, before, tolerance)
+        return self._chance.explains(differences, rows, ours, reference, before, self._compared)
 
 
 def _optimizers(terms: Terms) -> list[keras.optimizers.Optimizer]:

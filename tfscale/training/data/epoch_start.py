@@ -46,11 +46,17 @@ class StartWithEpoch(keras.callbacks.Callback):
         return sum(each <= epoch for each in self._validation_freq)
 
 
-def start_with_epoch(given: Mapping[str, Any]) -> keras.callbacks.Callback | None:
+def start_with_epoch(given: Mapping[str, Any], model: keras.Model) -> keras.callbacks.Callback | None:
     """Returns the callback that a call of `fit` needs for its data, if any.
 
     Args:
         given: The arguments of `fit`.
+        model: Whose `fit` it is.
     """
     datasets = [find_global_dataset(given.get(name)) for name in ("x", "validation_data")]
-    return StartWithEpoch(datasets[0], given) if any(each is not None for each in datasets) else None
+    if all(each is None for each in datasets):
+        return None
+    callback = StartWithEpoch(datasets[0], given)
+    # A `CallbackList` of the user's own would not do it.
+    callback.set_model(model)
+    return callback
