@@ -1,6 +1,6 @@
 import pytest
 
-from tfscale.cluster.place import Place, describe_memory, describe_place, read_place, to_wire
+from tfscale.cluster.place import CALLS, Place, describe_memory, describe_place, read_place, to_wire
 
 FULL = Place(
     call=3,
@@ -39,14 +39,14 @@ def test_wrong_kinds(numbers):
 
 def test_unknown_call():
     with pytest.raises(ValueError, match="kinds"):
-        read_place([1, 4, *[0] * 9])
+        read_place([1, len(CALLS), *[0] * 9])
 
 
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (Place(), "before its first call of `fit`, `evaluate` or `predict`"),
-        (Place(call=2), "after its call 2 of `fit`, `evaluate` or `predict`"),
+        (Place(), "before its first call of `fit` or the like"),
+        (Place(call=2), "after its call 2 of `fit` or the like"),
         (Place(call=1, kind=1), "in `fit`"),
         (Place(call=1, kind=1, epoch=1), "at the begin of epoch 1 of `fit`"),
         (Place(call=1, kind=1, epoch=1, step=3), "in step 3 of epoch 1 of `fit`"),

@@ -3,7 +3,9 @@
 from dataclasses import astuple, dataclass
 from typing import Any
 
-CALLS = ("", "fit", "evaluate", "predict")
+# Of these a script makes one for each step.
+ON_BATCH = ("train_on_batch", "test_on_batch", "predict_on_batch")
+CALLS = ("", "fit", "evaluate", "predict", *ON_BATCH)
 _GIB = 1024
 # So that a place and a verdict fit into one datagram.
 _LIMIT = 1 << 40
@@ -14,7 +16,7 @@ class Place:
     """Where a worker is. All are counts, so that a stranger's beat has nothing to print.
 
     Args:
-        call: Calls of `fit`, `evaluate` and `predict` so far; all workers make the same ones.
+        call: Calls of `CALLS` so far; all workers make the same ones.
         kind: Which of `CALLS` it is in; 0 outside of any.
         epoch: From 1; 0 outside of an epoch.
         step: Of the epoch, from 1; 0 before the first.
@@ -72,12 +74,12 @@ def describe_place(place: Place) -> str:
         >>> describe_place(Place(call=1, kind=1, epoch=2, step=7))
         'in step 7 of epoch 2 of `fit`'
         >>> describe_place(Place(call=3))
-        'after its call 3 of `fit`, `evaluate` or `predict`'
+        'after its call 3 of `fit` or the like'
     """
     if not place.call:
-        return "before its first call of `fit`, `evaluate` or `predict`"
+        return "before its first call of `fit` or the like"
     if not place.kind:
-        return f"after its call {place.call} of `fit`, `evaluate` or `predict`"
+        return f"after its call {place.call} of `fit` or the like"
     call = f"`{CALLS[place.kind]}`"
     if not place.epoch:
         return f"in {call}" if place.total == 0 else f"in batch {place.total} of {call}"

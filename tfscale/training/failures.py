@@ -77,7 +77,7 @@ def failing_together(strategy: tf.distribute.Strategy, name: str) -> Iterator[Pe
 
     Args:
         strategy: Of the job.
-        name: Of the call, `"fit"`, `"evaluate"` or `"predict"`.
+        name: Of the call, one of `place.CALLS`.
 
     Yields:
         What is to be told where this call is; None where there is nobody to tell.
@@ -114,6 +114,22 @@ def explaining(strategy: tf.distribute.Strategy) -> Iterator[None]:
             _refuse_ended(strategy, "a new variable")
             stack.enter_context(_explaining(strategy))
         yield
+
+
+def explain_uncaught(strategy: tf.distribute.Strategy, error: BaseException) -> BaseException:
+    """What is to be shown of an error that ends this worker outside of any call; the others are told of it.
+
+    Args:
+        strategy: Of the job.
+        error: That nobody has caught.
+    """
+    if strategy in _ENDED:
+        return error
+    ours = _explain(strategy, error)
+    # Of ours, those of a call were told of by it.
+    if ours is None and not (isinstance(error, TfscaleError) and strategy in _CALLS):
+        _report(strategy, error)
+    return error if ours is None else ours
 
 
 def _refuse_ended(strategy: tf.distribute.Strategy, what: str) -> None:

@@ -7,7 +7,6 @@ what it was, and so does everything that is saved.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from fractions import Fraction
@@ -49,6 +48,7 @@ from tfscale.training.losses import make_losses_global
 from tfscale.training.made import made_under
 from tfscale.training.metrics import meet_updates
 from tfscale.training.micro_batch import MicroBatch
+from tfscale.training.on_batches import guard_calls_on_batches
 from tfscale.training.one_at_a_time import one_at_a_time
 from tfscale.training.optimizers import reduce_gradients_once
 from tfscale.training.plain_step import has_own_logs, has_own_step, keras_step
@@ -182,6 +182,7 @@ class PreparedModel:
             setattr(model, name, getattr(self, name))
         for name in ("fit", "evaluate", "predict"):
             setattr(model, name, self._checked(name))
+        guard_calls_on_batches(model, self._strategy)
         model.compile = self._compiled_inside()
         replace_symbolic_build(model, self.build)
         replace_auto_jit_compile(model, self._would_compile)
@@ -334,17 +335,16 @@ class PreparedModel:
         def call(*args: Any, **kwargs: Any) -> Any:
             given = CallArguments(method, name, args, kwargs)
             refuse_half_made(self._model)
-            with self._alone(name), noting_half_made(), failing_together(self._strategy, name) as watch:
+            with (
+                one_at_a_time(self._strategy, name),
+                noting_half_made(),
+                failing_together(self._strategy, name) as watch,
+            ):
                 if watch is not None:
                     place_call(watch, given)
                 return self._fit_once(method, given) if name == "fit" else self._call(name, method, given)
 
         return call
-
-    def _alone(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """One replica has nothing that two threads could mix up."""
-        several = self._strategy.num_replicas_in_sync > 1
-        return one_at_a_time(self._strategy, name) if several else contextlib.nullcontext()
 
     def _compiled_inside(self) -> Callable[..., Any]:
         """`compile` of the model's class, under the strategy's scope wherever it is called from."""

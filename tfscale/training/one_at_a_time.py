@@ -19,7 +19,7 @@ _RUNNING: weakref.WeakKeyDictionary[Any, tuple[str, threading.Thread]] = weakref
 
 @contextlib.contextmanager
 def one_at_a_time(strategy: tf.distribute.Strategy, name: str) -> Iterator[None]:
-    """Lets one thread at a time call `fit`, `evaluate` or `predict`; a callback of it may call them, too.
+    """Lets one thread at a time call `fit` and the like; a callback of it may call them, too.
 
     The reductions of two threads meet each other's, in any order: TensorFlow fails now and then, or waits.
 
@@ -30,6 +30,10 @@ def one_at_a_time(strategy: tf.distribute.Strategy, name: str) -> Iterator[None]
     Raises:
         DeviceError: Another thread is in such a call.
     """
+    if strategy.num_replicas_in_sync == 1:
+        # Nothing that two threads could mix up.
+        yield
+        return
     thread = threading.current_thread()
     with _LOCK:
         running = _RUNNING.get(strategy)

@@ -1,8 +1,8 @@
 """Can the job go on, as far as this worker hears from the others; and if not, because of whom?
 
-From a job's first call of `fit`, `evaluate` or `predict` on, a thread of every worker tells the chief once a second
-where that worker is, and hears where the chief is. Whoever finds that nobody can go on ends the collectives that this
-worker waits in, and the error of the call says why.
+From a job's first call of `fit` or the like on, or the first step of a loop of its own, a thread of every worker tells
+the chief once a second where that worker is, and hears where the chief is. Whoever finds that nobody can go on ends the
+collectives that this worker waits in, and the error of the call says why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tensorflow as tf
 from tfscale.cluster.doors import knock
 from tfscale.cluster.heartbeats import Beat, Heartbeats
 from tfscale.cluster.memory import read_memory_mib
-from tfscale.cluster.place import CALLS, Place
+from tfscale.cluster.place import CALLS, ON_BATCH, Place
 from tfscale.cluster.secret import read_secret
 from tfscale.cluster.verdict import Verdict, judge_doors, judge_places, judge_silence, judge_stuck
 from tfscale.framework.collectives import abort_collectives
@@ -67,7 +67,7 @@ class PeerWatch:
         self._clock = clock
         self._place = Place()
         self._totals: dict[int, int] = {}
-        self._is_aborted = False
+        self._is_aborted = self._is_loop = False
         # The main thread and the watch's own speak over one socket.
         self._lock = threading.Lock()
         self._is_over = threading.Event()
@@ -95,9 +95,15 @@ class PeerWatch:
         self._place = Place(call=before.call + 1, kind=CALLS.index(name), last_total=before.total)
 
     def end_call(self) -> None:
-        """Notes that it has ended, however it did, and says so."""
+        """Notes that it has ended, however it did, and says so; of a call for each step the next beat does."""
+        is_step = CALLS[self._place.kind] in ON_BATCH
         self._place = dataclasses.replace(self._place, kind=0)
-        self.beat()
+        if not is_step:
+            self.beat()
+
+    def begin_loop(self) -> None:
+        """Notes that steps are made outside of calls, too, from now on."""
+        self._is_loop = True
 
     def begin_batch(self, step: int | None = None) -> None:
         """Notes a batch of training, the step of that number, or one of an evaluation."""
@@ -189,12 +195,13 @@ class PeerWatch:
         while not self._is_over.wait(_BEAT_S):
             self.beat()
             own, places = self._place, self._places()
-            if self.verdict is None and own.kind:
+            is_judged = bool(own.kind) or self._is_loop
+            if self.verdict is None and is_judged:
                 found = self._judge_silence(places)
                 if found is None and self.rank == 0:
                     found = judge_places(self.rank, own, self._totals, places)
                 self.verdict = found
-            if self.verdict is not None and own.kind:
+            if self.verdict is not None and is_judged:
                 self._abort_once()
 
     def _judge_silence(self, places: dict[int, Place]) -> Verdict | None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.cluster.place import ON_BATCH
 from tfscale.errors import DataError, ModelError
 from tfscale.framework.datasets import groups_by_window, has_unseeded_shuffle, one_replica_spec, shuffles_batches
 from tfscale.training.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
@@ -25,6 +26,7 @@ from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.hand_loops import prepare_function
 from tfscale.training.inputs import GlobalBatches, has_rows, local_replicas, num_rows
 from tfscale.training.randomness import seeds_of_replicas, separate_random_streams
+from tfscale.training.uncaught import begin_loop
 
 _log = logging.getLogger(__name__)
 
@@ -67,12 +69,12 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
             if fn not in lifted:
                 lifted[fn] = lift(fn)
             return lifted[fn](args, kwargs, options)
-        if _calling_model(_CALLS + _ON_BATCH) is None:
+        if _calling_model(_CALLS + ON_BATCH) is None and begin_loop(strategy):
             fn = prepare_function(strategy, fn, args, kwargs or {})
         separate_random_streams(strategy)
         with refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
             results = run(on_replica, args, kwargs, options)
-        model = _calling_model(_ON_BATCH)
+        model = _calling_model(ON_BATCH)
         if model is None or is_prepared(model):
             return results
         _refuse_on_workers(model, strategy)
@@ -83,7 +85,6 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
 
 
 _CALLS = ("fit", "evaluate", "predict")
-_ON_BATCH = ("train_on_batch", "test_on_batch", "predict_on_batch")
 
 
 def _refuse_on_workers(model: keras.Model, strategy: tf.distribute.Strategy) -> None:

@@ -1,0 +1,31 @@
+"""A worker goes while all run a loop of their own: what the others see, and when."""
+
+import re
+
+import pytest
+
+from tests.processes import run_workers_to_the_end
+from tests.training.test_gone import RAW
+
+TRAIN = "tests.training.cases_gone_in_loops:train"
+WITHIN_S = 15
+# What befalls which worker, and what the survivor is told of it.
+FAULTS = {
+    "killed": (0, r"is gone: its port refuses connections\."),
+    "stopped": (1, r"was silent for \d+ s: it is stopped, or its host is down"),
+    "fails": (1, r"failed with ValueError: of the script's own"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("loop", ["on batch", "by hand"])
+def test_the_survivor_is_told_who(loop, fault):
+    victim, said = FAULTS[fault]
+    ended = run_workers_to_the_end(TRAIN, 2, args=(loop, fault, victim), waits_for=[1 - victim])
+    status, after_s, output = ended[1 - victim]
+    assert status == 1, output
+    _, _, shown = output.partition("Traceback (most recent call last)")
+    found = f"tfscale.errors.ClusterError: All workers must take part in every step.\nReceived: worker {victim} "
+    assert re.search(re.escape(found) + r"\(127\.0\.0\.1:\d+\) " + said, shown), output
+    assert not any(raw in shown for raw in RAW), output
+    assert after_s is None or after_s < 60
