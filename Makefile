@@ -8,16 +8,24 @@ JOBS ?= 3
 MINUTES ?= 30
 # Every case of the contract, half of all the time; `make test` runs one for each row.
 CONTRACT := $(addprefix tests/training/test_contract,.py _programs.py _other_counts.py _workers.py)
+# What trains for long: whole jobs to which faults come, what is killed and goes on, examples and benchmarks as a user runs
+# them, and every number of replicas.
+LONG := tests/chaos tests/examples tests/benchmarks \
+  $(addprefix tests/training/test_,contract_counts.py gone.py gone_early.py gone_in_loops.py interrupt.py) \
+  $(addprefix tests/training/recovery/test_,kills.py order.py remote_runs.py resume.py) \
+  $(addprefix tests/training/,compression/test_training.py callbacks/test_non_finite_skip.py callbacks/test_non_finite_watch.py)
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test test-contract lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs canary soak clean
+.PHONY: help demo demo-recovery test test-long test-contract lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
 	@echo "make demo-recovery  kill workers in the middle of training: nothing is lost"
-	@echo "make test    lint, then all tests but those of test-contract, docstring examples and example scripts"
+	@echo "make test    lint, then all tests but those of the next two, the examples of docstrings and documents among them"
+	@echo "make test-long  jobs to which faults come, what is killed and goes on, examples, benchmarks, 1 to 8 replicas"
 	@echo "make test-contract  every case of the contract on three replicas, every row on one, two and two workers"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
@@ -40,10 +48,13 @@ demo-recovery: $(VENV)/.examples
 	$(BIN)/python examples/pull_the_plug.py
 
 test: lint $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(CONTRACT:%=--ignore=%)
+	$(PYTEST) $(patsubst %,--ignore=%,$(CONTRACT) $(LONG))
+
+test-long: $(VENV)/.test
+	$(PYTEST) $(LONG)
 
 test-contract: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(CONTRACT)
+	$(PYTEST) $(CONTRACT)
 
 lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .

@@ -22,6 +22,7 @@ from tfscale.launch.gpus import find_gpus, run_nvidia_smi
 from tfscale.launch.isolation import isolate_network
 from tfscale.launch.join import check_flags, find_job
 from tfscale.launch.limits import check_num_workers, start_error
+from tfscale.launch.manifest import Manifest, name_after
 from tfscale.launch.own_ranks import find_own_ranks, same_host
 from tfscale.launch.ports import free_addresses
 from tfscale.launch.restarts import run_until_done
@@ -38,6 +39,10 @@ def run(args: argparse.Namespace) -> int:
         ClusterError: The environment or `--hosts` describe a job by halves, or its secret is too short.
         LaunchError: The workers cannot be started as asked.
     """
+    if args.kubernetes or args.jobset:
+        _print(_manifest(args))
+        return 0
+    _refuse_manifest_flags(args)
     _check_script(args.script, is_module=args.module)
     environ = dict(os.environ)
     read_secret(environ, ())
@@ -62,6 +67,40 @@ def run(args: argparse.Namespace) -> int:
         # Not among the settings of a worker, which a dry run prints.
         environ[SECRET] = make_secret()
     return run_until_done(make_workers, environ, args.max_restarts, args.log_dir)
+
+
+def _manifest(args: argparse.Namespace) -> str:
+    if args.image is None or args.workers is None:
+        missing = " and ".join(f"--{name}" for name in ("image", "workers") if getattr(args, name) is None)
+        raise LaunchError(
+            f"A manifest needs --image and --workers.\nReceived: {'--jobset' if args.jobset else '--kubernetes'} "
+            f"without {missing}."
+        )
+    for flag in ("hosts", "rank", "log_dir", "cores_per_worker", "replicas_per_worker"):
+        if getattr(args, flag) is not None:
+            raise LaunchError(
+                f"--{flag.replace('_', '-')} is for workers that are started here.\nReceived: "
+                f"{quoted(str(getattr(args, flag)))}, with a manifest. Leave it out."
+            )
+    manifest = Manifest(
+        args.name or name_after(args.script.rpartition(".")[2] if args.module else args.script),
+        args.image,
+        ("python", *(["-m"] if args.module else []), args.script, *args.arguments),
+        num_workers=args.workers,
+        num_gpus=args.gpus or 0,
+        max_restarts=args.max_restarts,
+        volume=None if args.volume is None else (args.volume.partition(":")[0], args.volume.partition(":")[2]),
+    )
+    return manifest.as_job_set() if args.jobset else manifest.as_indexed_job()
+
+
+def _refuse_manifest_flags(args: argparse.Namespace) -> None:
+    for flag in ("image", "gpus", "volume", "name"):
+        if getattr(args, flag) is not None:
+            raise LaunchError(
+                f"--{flag} is for a manifest.\nReceived: {quoted(str(getattr(args, flag)))}, without --kubernetes or "
+                "--jobset. Add one of them, or leave it out."
+            )
 
 
 def _join(args: argparse.Namespace, environ: Mapping[str, str], job: ClusterSpec) -> int:

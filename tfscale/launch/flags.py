@@ -57,8 +57,24 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m", "--module", action="store_true", help="SCRIPT is the name of a module, as for `python -m`"
     )
+    add_manifest_flags(parser)
     parser.add_argument("script", metavar="SCRIPT", help="the Python script that every worker runs")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script gets")
+
+
+def add_manifest_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds those with which nothing is started."""
+    group = parser.add_argument_group(
+        "Kubernetes", "Print a manifest for `kubectl apply -f -`, and start nothing; SCRIPT is a path in the image."
+    )
+    group.add_argument(
+        "--kubernetes", action="store_true", help="an Indexed Job of --workers pods, and the Service that they meet by"
+    )
+    group.add_argument("--jobset", action="store_true", help="a JobSet instead, where its operator is installed")
+    group.add_argument("--image", metavar="IMAGE", help="the image with the script, Python and tfscale in it")
+    group.add_argument("--gpus", type=_index, metavar="N", help="GPUs of each pod (default: none)")
+    group.add_argument("--volume", metavar="CLAIM:PATH", help="a PersistentVolumeClaim, and where it is mounted")
+    group.add_argument("--name", metavar="NAME", help="of the job (default: after the script)")
 
 
 def _count(text: str) -> int:
