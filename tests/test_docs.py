@@ -13,6 +13,7 @@ from tfscale import cli
 
 DOCUMENTS = (
     "README.md",
+    "ARCHITECTURE.md",
     "BUILD_NOTES.md",
     "CHANGELOG.md",
     "SECURITY.md",

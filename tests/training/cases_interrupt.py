@@ -48,9 +48,10 @@ def _interrupt(dp: tfscale.DataParallel, delay_s: float) -> dict[str, Any]:
         error = _interrupted_after(model, delay_s, [])
         is_alike = _is_alike(dp)
         after = _said(lambda: _fit(model, epochs=1))
-        _interrupted_after(saving, delay_s, dp.callbacks(directory))
-        resumed = _make_looked_at(dp)
-        loss = _fit(resumed, dp.callbacks(directory))
+        came = _interrupted_after(saving, delay_s, dp.callbacks(directory))
+        # Where it came too late, there is nothing to go on with.
+        resumed = _make_looked_at(dp) if came else saving
+        loss = _fit(resumed, dp.callbacks(directory)) if came else saving.history.history["loss"][-1]
         new = _make_looked_at(dp)
         return {
             "error": error,
