@@ -31,6 +31,18 @@ def train(loop: str, fault: str, victim: int) -> None:
             befall()
 
 
+def alone(runs_alone: int) -> tuple[float, float]:
+    """One worker runs a function on its replica that sends nothing; then all train. What it gave, and the loss."""
+    dp = tfscale.DataParallel(global_batch=BATCH, seed=1)
+    found = 0.0
+    if dp.rank == runs_alone:
+        found = float(dp.strategy.run(tf.function(lambda: tf.reduce_sum(tf.constant(X)))))
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)]))
+        model.compile(keras.optimizers.SGD(0.05), "mse")
+    return found, model.fit(X, Y, verbose=0).history["loss"][0]
+
+
 def _on_batch(dp: tfscale.DataParallel) -> Any:
     with dp.scope():
         model = dp.prepare(keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)]))

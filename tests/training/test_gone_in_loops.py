@@ -2,9 +2,10 @@
 
 import re
 
+import numpy as np
 import pytest
 
-from tests.processes import run_workers_to_the_end
+from tests.processes import run_workers, run_workers_to_the_end
 from tests.training.test_gone import RAW
 
 TRAIN = "tests.training.cases_gone_in_loops:train"
@@ -29,3 +30,11 @@ def test_the_survivor_is_told_who(loop, fault):
     assert re.search(re.escape(found) + r"\(127\.0\.0\.1:\d+\) " + said, shown), output
     assert not any(raw in shown for raw in RAW), output
     assert after_s is None or after_s < 60
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_worker_may_run_what_sends_nothing_by_itself(rank):
+    results = run_workers("tests.training.cases_gone_in_loops:alone", 2, args=(rank,))
+    rows = np.random.default_rng(0).normal(size=(8, 5)).astype("float32")
+    assert results[rank][0] == pytest.approx(float(rows.sum()), rel=1e-5)
+    assert results[0][1] == results[1][1]

@@ -34,13 +34,13 @@ def _guarded(model: keras.Model, strategy: tf.distribute.Strategy, name: str) ->
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         refuse_half_made(model)
-        begin_loop(strategy)
         with (
             one_at_a_time(strategy, name),
             noting_half_made(),
             failing_together(strategy, name),
             naming_errors(model, strategy, name, None),
         ):
+            begin_loop(strategy)
             return method(*args, **kwargs)
 
     return call

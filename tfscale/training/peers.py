@@ -26,7 +26,7 @@ from tfscale.cluster.secret import read_secret
 from tfscale.cluster.verdict import Verdict, judge_doors, judge_places, judge_silence, judge_stuck
 from tfscale.framework.collectives import abort_collectives
 from tfscale.training.inputs import local_replicas, worker_addresses, worker_rank
-from tfscale.training.introduction import introduce
+from tfscale.training.introduction import introduce, introduce_to_who_asks
 
 _BEAT_S = 1.0
 # TensorFlow itself gives up after 10 s without a heartbeat, where it hears of it. A thread of Python may be late: where
@@ -225,11 +225,13 @@ class PeerWatch:
 
 
 _WATCHES: weakref.WeakKeyDictionary[Any, PeerWatch] = weakref.WeakKeyDictionary()
+# Of strategies whose functions a script runs by itself, before any call.
+_OF_LOOPS: weakref.WeakKeyDictionary[Any, PeerWatch] = weakref.WeakKeyDictionary()
 
 
 def find_watch(strategy: tf.distribute.Strategy) -> PeerWatch | None:
-    """The watch of a strategy; None before its first call, and where there is one worker."""
-    return _WATCHES.get(strategy)
+    """The watch of a strategy; None before its first call or step, and where there is one worker."""
+    return _WATCHES.get(strategy) or _OF_LOOPS.get(strategy)
 
 
 def start_watch(strategy: tf.distribute.Strategy) -> PeerWatch | None:
@@ -242,3 +244,17 @@ def start_watch(strategy: tf.distribute.Strategy) -> PeerWatch | None:
         _WATCHES[strategy] = PeerWatch(rank, workers, heartbeats)
         _WATCHES[strategy].begin()
     return _WATCHES.get(strategy)
+
+
+def watch_loop(strategy: tf.distribute.Strategy) -> None:
+    """Watches a job of several workers while a script runs steps by itself; one worker alone may call it."""
+    watch = find_watch(strategy)
+    if watch is None:
+        workers, rank = worker_addresses(strategy), worker_rank(strategy)
+        heartbeats = Heartbeats(rank, len(workers), read_secret(os.environ, workers))
+        if not introduce_to_who_asks(heartbeats, len(_OF_LOOPS), workers, rank):
+            heartbeats.close()
+            return
+        watch = _OF_LOOPS[strategy] = PeerWatch(rank, workers, heartbeats)
+        watch.begin()
+    watch.begin_loop()

@@ -5,6 +5,7 @@ TensorFlow's sixty lines about the graph of a step do not say which worker is go
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 import weakref
@@ -14,33 +15,31 @@ import tensorflow as tf
 
 from tfscale.training.failures import explain_uncaught
 from tfscale.training.inputs import local_replicas
-from tfscale.training.peers import start_watch
+from tfscale.training.peers import watch_loop
 
 _FRAMEWORKS = ("tensorflow", "keras", "tfscale")
-# Those whose loops are watched, and those of them whose watch is being started, which takes a step itself.
 _LOOPS: weakref.WeakSet[Any] = weakref.WeakSet()
-_STARTING: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def begin_loop(strategy: tf.distribute.Strategy) -> bool:
-    """Notes that a script runs functions on the replicas itself; to be called by every worker.
+def begin_loop(strategy: tf.distribute.Strategy, function: Any = None) -> None:
+    """Notes that a script runs steps on the replicas itself. One worker alone may.
 
-    Returns:
-        Whether it is the script that does; else it is what begins to watch the workers.
+    Args:
+        strategy: Of the job.
+        function: That it gave to `strategy.run`; of tfscale's own there are many, outside of loops.
     """
     replicas = local_replicas(strategy)
-    if replicas.here < replicas.total and strategy not in _LOOPS:
+    if replicas.here < replicas.total and strategy not in _LOOPS and not _is_of_tfscale(function):
         _LOOPS.add(strategy)
         _explain_what_is_uncaught(strategy)
-        _STARTING.add(strategy)
-        try:
-            with tf.init_scope():
-                watch = start_watch(strategy)
-        finally:
-            _STARTING.discard(strategy)
-        if watch is not None:
-            watch.begin_loop()
-    return strategy not in _STARTING
+        watch_loop(strategy)
+
+
+def _is_of_tfscale(function: Any) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    module = getattr(function, "__module__", None) or ""
+    return module.startswith("tfscale.") and module != "tfscale.loops"
 
 
 def _explain_what_is_uncaught(strategy: tf.distribute.Strategy) -> None:

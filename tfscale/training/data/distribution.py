@@ -69,7 +69,8 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
             if fn not in lifted:
                 lifted[fn] = lift(fn)
             return lifted[fn](args, kwargs, options)
-        if _calling_model(_CALLS + ON_BATCH) is None and begin_loop(strategy):
+        if _calling_model(_CALLS + ON_BATCH) is None:
+            begin_loop(strategy, fn)
             fn = prepare_function(strategy, fn, args, kwargs or {})
         separate_random_streams(strategy)
         with refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
