@@ -48,10 +48,15 @@ def _interrupt(dp: tfscale.DataParallel, delay_s: float) -> dict[str, Any]:
         error = _interrupted_after(model, delay_s, [])
         is_alike = _is_alike(dp)
         after = _said(lambda: _fit(model, epochs=1))
-        came = _interrupted_after(saving, delay_s, dp.callbacks(directory))
-        # Where it came too late, there is nothing to go on with.
-        resumed = _make_looked_at(dp) if came else saving
-        loss = _fit(resumed, dp.callbacks(directory)) if came else saving.history.history["loss"][-1]
+        _interrupted_after(saving, delay_s, dp.callbacks(directory))
+        resumed = _make_looked_at(dp)
+        try:
+            loss = _fit(resumed, dp.callbacks(directory))
+        except tfscale.RecoveryError as refused:
+            # It came after the last step: there is nothing to go on with.
+            if f"has made its {EPOCHS} epochs" not in str(refused):
+                raise
+            resumed, loss = saving, saving.history.history["loss"][-1]
         new = _make_looked_at(dp)
         return {
             "error": error,
