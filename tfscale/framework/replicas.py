@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.framework.one_trace import dress_launchers, one_trace
 from tfscale.framework.hooks import assign, expect, read, replace
 
 # What is answered, or said, here in the place of TensorFlow's own, and what that takes; None for what is no method.
@@ -19,6 +20,7 @@ _ANSWERED: dict[str, Sequence[str] | None] = {
     "colocate_vars_with": ("colocate_with_variable",),
     "update": ("var", "fn", "args", "kwargs", "group"),
     "_create_variable": ("next_creator", "kwargs"),
+    "_call_for_each_replica": ("fn", "args", "kwargs"),
 }
 _SAID: dict[str, Sequence[str] | None] = {
     "handle": None,
@@ -50,6 +52,8 @@ class Answers(NamedTuple):
     """Called with a variable of which a gradient is asked where no replica is meant."""
     refuse_foreign_update: Callable[[Any], None]
     """Called with a variable that an optimizer of another strategy is about to update."""
+    run: Callable[[Callable[[], Any], Callable[[], Any]], Any]
+    """Given what a replica is to do, and TensorFlow's way to have all do it, returns their results."""
 
 
 @functools.cache
@@ -146,9 +150,17 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
                     stack.enter_context(super().colocate_vars_with(colocate_with_variable))
                 yield
 
+        def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
+            each_by_itself = functools.partial(super()._call_for_each_replica, fn, args, kwargs)
+            return answers.run(functools.partial(fn, *args, **kwargs), each_by_itself)
+
         def update(self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True) -> Any:
             if isinstance(var, tf.distribute.DistributedValues):
                 answers.updating(var)
+                one = one_trace()
+                if one is not None:
+                    # TensorFlow would name the device of the replica that is traced.
+                    return fn(var._get_replica(one.replica), *args, **(kwargs or {}))
                 return super().update(var, fn, args, kwargs, group)
             # A variable that was made outside of the scope, by a loop outside of it.
             return fn(var, *args, **(kwargs or {}))
@@ -165,6 +177,9 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
             return variable
 
     strategy.extended.__class__ = AnsweringExtended
+    found = [getattr(strategy.extended, name, None) for name in ("_collective_ops", "_cross_device_ops")]
+    for operations in {id(each): each for each in found if hasattr(each, "_launchers")}.values():
+        dress_launchers(operations)
 
 
 def update_without_merge_call(strategy: tf.distribute.Strategy) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.framework.collectives import all_reduce_lanes
+from tfscale.framework.one_trace import NotAlikeError, one_trace
 from tfscale.training.own_functions import is_in_function_of_step, refuse_to_send_from_function
 from tfscale.training.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.training.progress import current_progress
@@ -58,7 +59,17 @@ def all_are_ready() -> contextlib.AbstractContextManager[None]:
 
 def replica_id() -> int:
     """Index of the replica in whose context this is called, among all replicas of the job; known while tracing."""
+    if one_trace() is not None:
+        raise NotAlikeError("it asks for the number of its replica")
     return int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+
+
+def replica_number() -> int | tf.Tensor:
+    """As `replica_id`; a tensor where the step is traced for several replicas at once."""
+    if one_trace() is None:
+        return replica_id()
+    number: tf.Tensor = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return number
 
 
 def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from tfscale.training.all_reduce import all_gather, replica_id
+from tfscale.training.all_reduce import all_gather
 from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import (
     LocalReplicas,
@@ -21,6 +21,7 @@ from tfscale.training.inputs import (
     own_parts,
     unsplit_batch,
 )
+from tfscale.training.one_trace import on_parts, own_part
 from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.peeking import PeekedBatches
 from tfscale.training.steps_per_call import ChosenCalls
@@ -286,7 +287,8 @@ class StepRunner:
 
         if not _is_split(batch):
             parts = own_parts(batch, self._replicas)
-            return self._strategy.run(lambda: on_replica(parts[replica_id() - self._replicas.first]))
+            with on_parts(parts):
+                return self._strategy.run(lambda: on_replica(own_part(parts, self._replicas.first)))
         return self._strategy.run(on_replica, args=(batch,))
 
     def _first_replica(self, outputs: Any) -> Any:

@@ -17,7 +17,8 @@ import tensorflow as tf
 
 from tfscale.framework.fit import global_seed_generator, use_global_seed_generator
 from tfscale.framework.layers import generators_of_layers
-from tfscale.training.all_reduce import replica_id
+from tfscale.framework.one_trace import one_trace
+from tfscale.training.all_reduce import replica_id, replica_number
 from tfscale.training.divided_calls import divides_calls
 from tfscale.training.inputs import local_replicas
 from tfscale.training.made import made_under
@@ -28,22 +29,23 @@ _STRIDE = 0x9E3779B1
 _WORD = 2**31 - 1
 
 
-def replica_seed(seed: tf.Tensor, replica: int) -> tf.Tensor:
+def replica_seed(seed: tf.Tensor, replica: int | tf.Tensor) -> tf.Tensor:
     """The seed of one replica's stream.
 
     first word -> (first word + replica * stride) mod (2^31 - 1); the second word counts draws and stays.
 
     Args:
         seed: Integer tensor `[2]`, as `SeedGenerator.next` returns it.
-        replica: Global id of the replica; 0 leaves the seed as it is.
+        replica: Global id of the replica, an integer or an integer tensor; 0 leaves the seed as it is.
 
     Returns:
         Integer tensor `[2]`, same dtype.
     """
-    if replica == 0:
+    if isinstance(replica, int) and replica == 0:
         return seed
-    offset = tf.constant(replica * _STRIDE % _WORD, seed.dtype)
-    return tf.stack([tf.math.floormod(seed[0] + offset, tf.constant(_WORD, seed.dtype)), seed[1]])
+    offset = tf.cast(tf.math.floormod(tf.cast(replica, tf.int64) * _STRIDE, _WORD), seed.dtype)
+    mixed = tf.stack([tf.math.floormod(seed[0] + offset, tf.constant(_WORD, seed.dtype)), seed[1]])
+    return mixed if isinstance(replica, int) else tf.where(tf.equal(replica, 0), seed, mixed)
 
 
 def micro_step_seed(seed: tf.Tensor, index: Any) -> tf.Tensor:
@@ -102,7 +104,7 @@ def seeds_of_replicas(fn: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
     def on_replica(*args: Any, **kwargs: Any) -> Any:
         use_global_seed_generator(general)
-        if seed is None:
+        if seed is None or one_trace() is not None:
             return fn(*args, **kwargs)
         context, own = tf.distribute.get_replica_context(), _graph_seed(seed, replica_id())
 
@@ -140,4 +142,4 @@ def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True
     seed = type(generator).next(generator, ordered)
     # Between the calls of layers that are divided, every replica draws what one would.
     is_alone = divides_calls() and num_replicas() == 1
-    return replica_seed(seed, replica_id()) if tf.distribute.get_replica_context() and not is_alone else seed
+    return replica_seed(seed, replica_number()) if tf.distribute.get_replica_context() and not is_alone else seed

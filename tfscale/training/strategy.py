@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -28,6 +29,7 @@ from tfscale.training.data.distribution import distribute_global_batches
 from tfscale.training.failures import explaining
 from tfscale.training.link import describe_link, measure_link
 from tfscale.training.made import made_under
+from tfscale.training.one_trace import run_once_for_all
 from tfscale.training.optimizers import answer_all_reduce
 from tfscale.training.outside import entering_scope
 from tfscale.training.packs import choose_packing
@@ -245,6 +247,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
                 read_in_step,
                 refuse_loop_inside_scope,
                 refuse_optimizer_outside,
+                functools.partial(run_once_for_all, strategy),
             ),
         )
         distribute_global_batches(strategy)
