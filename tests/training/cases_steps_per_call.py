@@ -11,6 +11,7 @@ import numpy as np
 
 import tfscale
 from tfscale.training import steps_per_call
+from tfscale.training.inputs import local_replicas
 from tfscale.training.progress import watch_progress
 
 
@@ -101,7 +102,7 @@ def reductions(num_replicas: int) -> dict[str, int]:
                 model = prepared.prepare(keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)]))
                 optimizer = keras.optimizers.SGD(gradient_accumulation_steps=every)
                 model.compile(optimizer, "mse", steps_per_execution=steps)
-            progress, _ = watch_progress(model, 0)
+            progress, _ = watch_progress(model, local_replicas(dp.strategy))
             model.fit(x, y, verbose=0)
             begun, ended = progress.read()
             assert begun == ended

@@ -126,3 +126,18 @@ def test_seeds_that_are_written_down_are_left(draw):
     drawn = silenced(concrete, [SEEDS.state.value])(tf.zeros(4))[0].numpy()
     assert np.array_equal(drawn, concrete(tf.zeros(4))[0])
     assert len(set(drawn)) == 4
+
+
+@pytest.mark.parametrize("is_by_hand", [False, True])
+def test_seeds_inside_of_a_function_are_those_that_it_is_called_with(is_by_hand):
+    step = tf.Variable(3, dtype=tf.int32)
+
+    @tf.function(autograph=False)
+    def inside(x):
+        seed = tf.stack([1, step]) if is_by_hand else SEEDS.next()
+        return x + tf.random.stateless_normal(tf.shape(x), seed)
+
+    concrete = tf.function(lambda x: [inside(x)], autograph=False).get_concrete_function(tf.TensorSpec([None, 3]))
+    (drawn,) = silenced(concrete, [SEEDS.state.value])(tf.zeros([4, 3]))
+    # What has a seed that is written down is left, and seen where it is compared.
+    assert (len(set(np.ravel(drawn))) == 1) is not is_by_hand

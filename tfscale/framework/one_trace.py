@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -9,12 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_utils
+from tensorflow.python.framework import auto_control_deps_utils, ops
 
-from tfscale.framework.hooks import read
+from tfscale.framework.hooks import expect, read
 
 
 class NotAlikeError(Exception):
-    """What is traced is no replica's step but that of the one that it is traced for."""
+    """What is traced is the step of one replica, and of no other. No error of the user's: it is traced for each."""
 
 
 class _Tracing(threading.local):
@@ -22,6 +24,9 @@ class _Tracing(threading.local):
 
 
 _TRACING = _Tracing()
+_LAUNCHERS = ("_next_instance_key", ())
+# Of what draws from a state of its own: with a seed all replicas would draw the same.
+_SEEDS = ("seed", "seed2")
 
 
 def one_trace() -> OneTrace | None:
@@ -42,49 +47,91 @@ class _Replica(tf.distribute.ReplicaContext):
 
     def merge_call(self, merge_fn: Any, args: Any = (), kwargs: Any = None) -> Any:
         del merge_fn, args, kwargs
-        raise NotAlikeError("replicas meet in it")
+        raise NotAlikeError("the replicas meet in it")
+
+
+class Keys:
+    """The keys of the collectives of a step, in their order: there meet replicas for which it is traced apart."""
+
+    def __init__(self) -> None:
+        self._outer = tf.compat.v1.get_default_graph()
+        self._made: dict[int, list[list[Any]]] = {}
+
+    def of(self, peers: Sequence[Any], place: int, next_key: Callable[[Any], Any]) -> list[Any]:
+        """The keys of one collective, by replica.
+
+        Args:
+            peers: What launches the collectives of each replica.
+            place: The how-manieth it is that they launch.
+            next_key: As TensorFlow makes one for a launcher.
+        """
+        made = self._made.setdefault(id(peers), [])
+        if place == len(made):
+            with self._outer.as_default():
+                made.append([next_key(each) for each in peers])
+        return made[place]
 
 
 class OneTrace:
     """A step that is traced for one replica, to be called for others with what is theirs.
+
+    Why: TensorFlow traces the step of each replica by itself, N times the same Python, into one graph, which is N times
+    as large. What the trace captures of one replica (copies of variables, the tokens and keys of its collectives) can
+    be told from what it captures otherwise, and is an argument: so the trace is a function, called on every device.
+    Breaks first: tests/training/test_one_trace.py.
 
     Args:
         strategy: Of this process's replicas.
         replica: The index, in this process, of the one that is traced.
         first: The number of this process's first replica among all.
         copies: The handles of each variable of the strategy, by replica.
+        keys: Those of the same step, whatever the rest of the replicas is traced in.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, replica: int, first: int, copies: Sequence[Sequence[Any]]):
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        replica: int,
+        first: int,
+        copies: Sequence[Sequence[Any]],
+        keys: Keys,
+    ):
         self.strategy = strategy
         self.replica = replica
         self.part: Any = None
-        """What the replica was given."""
+        """What the replica was given, while it is traced."""
+        self.sent: collections.Counter[int] = collections.Counter()
+        """How many collectives were launched, by what launched them."""
         self._first = first
-        self._outer = tf.compat.v1.get_default_graph()
+        self._keys = keys
+        # What has an identity lives as long as this object: none is given twice.
         self._of_replicas: dict[int, Sequence[Any]] = {id(each[replica]): each for each in copies}
-        self._concrete: Any = None
 
     def trace(self, step: Callable[[], Any], part: Any) -> None:
-        """Traces `step()`, in which `part` is what `self.part` holds."""
+        """Traces `step()`, in which `part` is what `self.part` holds.
+
+        Raises:
+            NotAlikeError: When it is no other replica's step.
+        """
         flat = tf.nest.flatten(part, expand_composites=True)
-        self._tensors = [place for place, leaf in enumerate(flat) if tf.is_tensor(leaf)]
-        specs = [tf.TensorSpec(flat[place].shape, flat[place].dtype) for place in self._tensors]
-        layout: list[Any] = []
+        self._places = [place for place, leaf in enumerate(flat) if tf.is_tensor(leaf)]
+        if any(flat[place].dtype == tf.resource for place in self._places):
+            raise NotAlikeError("it is given something that has a state")
+        specs = [tf.TensorSpec(flat[place].shape, flat[place].dtype) for place in self._places]
 
         def traced(number: tf.Tensor, *tensors: tf.Tensor) -> list[tf.Tensor]:
             own = list(flat)
-            for place, tensor in zip(self._tensors, tensors, strict=True):
+            for place, tensor in zip(self._places, tensors, strict=True):
                 own[place] = tensor
             self.part = tf.nest.pack_sequence_as(part, own, expand_composites=True)
             with _Replica(self.strategy, self._first + self.replica, number), self._tracing(), tf.device(None):
-                results = step()
-            layout[:] = [results]
-            return [leaf for leaf in tf.nest.flatten(results, expand_composites=True)]
+                self._results = step()
+            leaves = tf.nest.flatten(self._results, expand_composites=True)
+            return [leaf for leaf in leaves if tf.is_tensor(leaf)]
 
         function = tf.function(traced, autograph=False)
         self._concrete = function.get_concrete_function(tf.TensorSpec((), tf.int32), *specs)
-        self._layout = layout[0]
+        self._refuse_what_is_one_replicas()
 
     @contextlib.contextmanager
     def _tracing(self) -> Iterator[None]:
@@ -94,61 +141,106 @@ class OneTrace:
         finally:
             _TRACING.one = outer
 
-    def keys(self, launcher: Any, peers: Sequence[Any], next_key: Callable[[Any], Any]) -> Any:
-        """The key of the next collective, of which every replica gets one from outside of the step."""
-        with self._outer.as_default():
-            keys = [next_key(each) for each in peers]
-        tokens = [each._ordering_token.handle for each in peers]
+    def _refuse_what_is_one_replicas(self) -> None:
+        captured = self._concrete.captured_inputs
+        if len(captured) + len(self._places) + 1 != len(self._concrete.inputs):
+            raise NotAlikeError("it captures what is known only when it is called")
+        inputs = self._concrete.inputs
+        self._only_read = auto_control_deps_utils.get_read_only_resource_input_indices_graph(self._concrete.graph)
+        for place, each in enumerate(captured, start=len(inputs) - len(captured)):
+            is_shared = each.dtype in (tf.resource, tf.variant) and id(each) not in self._of_replicas
+            if is_shared and (place not in self._only_read or each.dtype == tf.variant):
+                raise NotAlikeError(f"it changes one thing of all replicas: {each}")
+        definition = self._concrete.graph.as_graph_def()
+        nodes = [*definition.node, *(node for each in definition.library.function for node in each.node_def)]
+        for node in nodes:
+            if node.device:
+                raise NotAlikeError(f"{node.name!r} of type {node.op} is to run on {node.device}")
+            if any(node.attr[name].i for name in _SEEDS if name in node.attr):
+                raise NotAlikeError(f"{node.name!r} of type {node.op} draws by a seed")
+
+    def next_key(self, launcher: Any, peers: Sequence[Any], next_key: Callable[[Any], Any]) -> Any:
+        """The key of the next collective of the replica that is traced.
+
+        Args:
+            launcher: What launches it.
+            peers: What launches those of all replicas of this process.
+            next_key: As TensorFlow makes one for a launcher.
+        """
         place = peers.index(launcher)
-        self._of_replicas[id(keys[place])] = keys
-        self._of_replicas[id(tokens[place])] = tokens
+        keys = self._keys.of(peers, self.sent[id(peers)], next_key)
+        self.sent[id(peers)] += 1
+        tokens = [read(each, "_ordering_token").handle for each in peers]
+        self._of_replicas |= {id(keys[place]): keys, id(tokens[place]): tokens}
         return keys[place]
 
+    def own(self, copies: Sequence[tf.Variable]) -> tf.Variable:
+        """Of variables of which each replica of this process has one, that of the replica that is traced."""
+        handles = [each.handle for each in copies]
+        self._of_replicas[id(handles[self.replica])] = handles
+        return copies[self.replica]
+
     def call(self, replica: int, part: Any) -> Any:
-        """What the step returns for a replica."""
+        """What the step returns on a replica, for a part like the one that it was traced for."""
         flat = tf.nest.flatten(part, expand_composites=True)
-        captured = [self._for_replica(each, replica) for each in self._concrete.captured_inputs]
-        number = tf.constant(self._first + replica)
-        arguments = [number, *(flat[place] for place in self._tensors), *captured]
+        captured = [
+            self._of_replicas[id(each)][replica] if id(each) in self._of_replicas else each
+            for each in self._concrete.captured_inputs
+        ]
+        number = tf.constant(self._first + replica, tf.int32)
         outputs = self._concrete.outputs
         with tf.device(self.strategy.extended.worker_devices[replica]):
-            results = tf.raw_ops.StatefulPartitionedCall(
-                args=arguments, Tout=[each.dtype for each in outputs], f=self._concrete
+            called: Any = tf.raw_ops.StatefulPartitionedCall(
+                args=[number, *(flat[place] for place in self._places), *captured],
+                Tout=[each.dtype for each in outputs],
+                f=self._concrete,
             )
-        for result, output in zip(results, outputs, strict=True):
+        # What returns nothing is the operation. Those that only read the same wait for nothing.
+        operation = called[0].op if outputs else called
+        ops.set_int_list_attr(operation, auto_control_deps_utils.READ_ONLY_RESOURCE_INPUTS_ATTR, self._only_read)
+        called = called if outputs else []
+        for result, output in zip(called, outputs, strict=True):
             result.set_shape(output.shape)
-        return tf.nest.pack_sequence_as(self._layout, results, expand_composites=True)
-
-    def _for_replica(self, captured: Any, replica: int) -> Any:
-        found = self._of_replicas.get(id(captured))
-        if found is not None:
-            return found[replica]
-        if captured.dtype in (tf.resource, tf.variant):
-            raise NotAlikeError(f"it uses {captured}, which is one for all replicas")
-        return captured
+        left = iter(called)
+        leaves = tf.nest.flatten(self._results, expand_composites=True)
+        returned = [next(left) if tf.is_tensor(leaf) else leaf for leaf in leaves]
+        return tf.nest.pack_sequence_as(self._results, returned, expand_composites=True)
 
 
-def dress_launchers(operations: Any) -> None:
-    """Lets what launches a strategy's collectives do so in a step that is traced for several replicas."""
+def launch_for_all(operations: Any) -> None:
+    """Lets what launches the collectives of a strategy's replicas do so in a step that is traced once for them.
+
+    Why: the key of a collective is captured when the step's function is called, which TensorFlow does for the outermost
+    function only; and each launcher names the device of its own replica.
+    Breaks first: tests/training/test_one_trace.py.
+    """
     launchers = read(operations, "_launchers")
-
-    def dressed(kind: Any) -> Any:
-        class Launcher(kind):
-            @property
-            def _device(self) -> Any:
-                return None if one_trace() is not None else vars(self)["_device"]
-
-            def _next_instance_key(self) -> Any:
-                one = one_trace()
-                return super()._next_instance_key() if one is None else one.keys(self, launchers, kind._next_instance_key)
-
-        return Launcher
-
-    kind = dressed(type(launchers[0]))
+    kind: Any = type(launchers[0])
+    expect(kind, *_LAUNCHERS)
     for launcher in launchers:
-        launcher.__class__ = kind
+        read(launcher, "_device")
+
+    class Launcher(kind):
+        """TensorFlow's own, but for that."""
+
+        @property
+        def _device(self) -> Any:
+            return None if one_trace() is not None else vars(self)["_device"]
+
+        def _next_instance_key(self) -> Any:
+            one = one_trace()
+            return (
+                super()._next_instance_key() if one is None else one.next_key(self, launchers, kind._next_instance_key)
+            )
+
+    for launcher in launchers:
+        launcher.__class__ = Launcher
 
 
 def regroup(results: Sequence[Any]) -> Any:
-    """What `strategy.run` returns where its replicas have these results."""
+    """What `strategy.run` returns where its replicas have these results.
+
+    Why: no public way makes a value of several replicas in a graph.
+    Breaks first: tests/training/test_one_trace.py.
+    """
     return distribute_utils.regroup(tuple(results))

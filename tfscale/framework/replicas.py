@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfscale.framework.one_trace import dress_launchers, one_trace
 from tfscale.framework.hooks import assign, expect, read, replace
+from tfscale.framework.one_trace import launch_for_all, one_trace
 
 # What is answered, or said, here in the place of TensorFlow's own, and what that takes; None for what is no method.
 _ANSWERED: dict[str, Sequence[str] | None] = {
@@ -179,7 +179,7 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     strategy.extended.__class__ = AnsweringExtended
     found = [getattr(strategy.extended, name, None) for name in ("_collective_ops", "_cross_device_ops")]
     for operations in {id(each): each for each in found if hasattr(each, "_launchers")}.values():
-        dress_launchers(operations)
+        launch_for_all(operations)
 
 
 def update_without_merge_call(strategy: tf.distribute.Strategy) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.training.all_reduce import all_reduce_sum, replica_id
+from tfscale.training.all_reduce import all_reduce_sum, replica_id, replica_number
 from tfscale.training.inputs import local_replicas
+from tfscale.training.own_copies import one_for_each, own_of
 from tfscale.training.terms import is_recording
 
 # Float32 holds integers up to here, and 0 is what a replica sends that did not look.
@@ -36,24 +37,24 @@ class ChecksumExchange:
         self._replicas = local_replicas(strategy)
         with tf.device("CPU:0"):
             self.is_due = tf.Variable(False, trainable=False, name="checksums_due")
-            self._received = tf.Variable(tf.zeros([self._replicas.total]), trainable=False, name="checksums")
+        zeros = tf.zeros([self._replicas.total])
+        self._received = one_for_each(self._replicas.here, lambda: tf.Variable(zeros, trainable=False))
 
     def read(self) -> list[int]:
         """Returns the checksum of each replica in the last step that was looked at; 0 where it did not look."""
-        return [int(value) for value in self._received.numpy()]
+        return [int(value) for value in self._received[0].numpy()]
 
     def own_slots(self, weights: Sequence[keras.Variable]) -> tf.Tensor:
         """This replica's checksum in its place among zeros; only zeros in steps that are not due."""
-        slot = tf.one_hot(replica_id(), self._replicas.total)
+        slot = tf.one_hot(replica_number(), self._replicas.total)
         return tf.cond(self.is_due, lambda: slot * checksum(weights), lambda: tf.zeros_like(slot))
 
     def receive(self, slots: tf.Tensor) -> None:
         """Keeps what all replicas have sent."""
-        if replica_id() != self._replicas.first:
-            return
+        received = own_of(self._received, self._replicas.first)
 
         def keep() -> tf.Tensor:
-            self._received.assign(slots)
+            received.assign(slots)
             return tf.constant(0)
 
         tf.cond(self.is_due, keep, lambda: tf.constant(0))

@@ -15,11 +15,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.training.all_reduce import replica_id
 from tfscale.training.assignments import assigned_apart
 from tfscale.training.double_buffer import at_once
 from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.training.made import made_under
+from tfscale.training.one_trace import on_parts, own_part
 from tfscale.training.own_functions import trace_anew
 from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.own_share import as_lone_replica
@@ -166,24 +166,26 @@ class TwoRuns:
     def _divided(self, parts: list[ReplicaBatch], layout: list[Any]) -> list[Any]:
         for part in parts:
             mark_rows(part)
-        layouts: dict[int, Any] = {}
+        layouts: list[Any] = []
         held = self._numbers.held()
 
         def on_replica() -> list[Any]:
             self._numbers.put_back(held)
-            index = replica_id() - self._replicas.first
+            part = own_part(parts, self._replicas.first)
             recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
             with at_once(), without_xla(), counting_nothing(), meeting_terms(self._terms, recorder):
-                outputs = self._steps.divided(parts[index])
+                outputs = self._steps.divided(part)
                 recorder.finish()
-            flat, layouts[index] = _flatten(outputs, recorder)
+            flat, layout = _flatten(outputs, recorder)
+            layouts.append(layout)
             return flat
 
         known = 0 if self._steps.eager else len(tf.compat.v1.get_default_graph().get_operations())
-        results = self._strategy.run(on_replica)
+        with on_parts(parts):
+            results = self._strategy.run(on_replica)
         self.assigned_apart = [] if self._steps.eager else assigned_apart(self._strategy, known)
         flat = [self._strategy.experimental_local_results(value)[0] for value in results]
-        outputs, records = layouts[0]
+        outputs, records = layouts[-1]
         size = len(tf.nest.flatten(outputs))
         logs = self._steps.logs_of(tf.nest.pack_sequence_as(outputs, flat[:size]))
         layout[:] = [(_shape_of(logs), records)]

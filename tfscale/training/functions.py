@@ -285,11 +285,19 @@ class StepRunner:
             numbers.put_back(held)
             return on_own_rows(replica_step, own)
 
-        if not _is_split(batch):
+        if _is_split(batch):
+            parts = [self._of_replica(batch, replica) for replica in range(self._replicas.here)]
+        else:
             parts = own_parts(batch, self._replicas)
-            with on_parts(parts):
-                return self._strategy.run(lambda: on_replica(own_part(parts, self._replicas.first)))
-        return self._strategy.run(on_replica, args=(batch,))
+        with on_parts(parts):
+            return self._strategy.run(lambda: on_replica(own_part(parts, self._replicas.first)))
+
+    def _of_replica(self, batch: Any, replica: int) -> Any:
+        def own(leaf: Any) -> Any:
+            is_own = isinstance(leaf, tf.distribute.DistributedValues)
+            return self._strategy.experimental_local_results(leaf)[replica] if is_own else leaf
+
+        return tf.nest.map_structure(own, batch)
 
     def _first_replica(self, outputs: Any) -> Any:
         """All replicas return the same sums."""

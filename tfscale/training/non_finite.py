@@ -20,10 +20,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.training import metrics
-from tfscale.training.all_reduce import replica_id
+from tfscale.training.all_reduce import replica_number
 from tfscale.training.inputs import ReplicaBatch, has_rows, local_replicas
 from tfscale.training.made import made_under
 from tfscale.training.non_finite_notes import IN_GRADIENTS, IN_LOSS, IN_WEIGHTS, Note
+from tfscale.training.own_copies import one_for_each, own_of
 from tfscale.training.randomness import seed_generators
 from tfscale.training.sending import compression_state
 from tfscale.training.share import Share
@@ -51,25 +52,25 @@ class LossExchange:
         self.replicas = local_replicas(strategy)
         self.level = OFF
         """What is asked for."""
-        here = self.replicas.ids
-        # On the host, where they are read after each call.
         with tf.device("CPU:0"):
             self._level = tf.Variable(OFF, trainable=False, name="losses_watched")
-            self._received = tf.Variable(tf.zeros([self.replicas.total, len(Note._fields)]), trainable=False)
-            self._left_out = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps_left_out")
-            # One for each replica: what one writes, another one must not wait for.
-            self._notes = [tf.Variable(tf.zeros([len(Note._fields)]), trainable=False) for _ in here]
-            self._halted = [tf.Variable(False, trainable=False, name="steps_halted") for _ in here]
+        zeros = tf.zeros([self.replicas.total, len(Note._fields)])
+        # What one writes, another one must not wait for.
+        self._received = self._of_each(zeros)
+        self._left_out = self._of_each(tf.constant(0, tf.int64))
+        self._notes = self._of_each(zeros[0])
+        self._halted = self._of_each(tf.constant(False))
+
+    def _of_each(self, value: tf.Tensor) -> list[tf.Variable]:
+        return one_for_each(self.replicas.here, lambda: tf.Variable(value, trainable=False))
 
     def begin(self, level: int) -> None:
         """Switches it on: the strictest of those that ask for it."""
         self.level = max(self.level, level)
         self._level.assign(self.level)
-        self._left_out.assign(0)
-        self._received.assign(tf.zeros_like(self._received))
         self.forget()
-        for halted in self._halted:
-            halted.assign(False)
+        for variable in (*self._left_out, *self._received, *self._halted):
+            variable.assign(tf.zeros_like(variable))
 
     def end(self) -> None:
         """Switches it off; what comes next is nobody's."""
@@ -88,14 +89,14 @@ class LossExchange:
 
     def read(self) -> list[Note] | None:
         """By replica, what was noted; None where there is nothing to be told, and the steps were watched."""
-        received = self._received.numpy()
+        received = self._received[0].numpy()
         if received[0, 0] and not received[:, 1].any():
             return None
         return [Note(*row) for row in received.tolist()]
 
     def left_out(self) -> int:
         """How many steps were left out in this `fit`."""
-        return int(self._left_out.numpy())
+        return int(self._left_out[0].numpy())
 
     def note(self, flag: tf.Tensor, row: Callable[[], Sequence[Any]]) -> tf.Tensor:
         """Counts a step of this replica, and notes it if something was found in it.
@@ -125,13 +126,11 @@ class LossExchange:
     def slots(self) -> tf.Tensor:
         """This replica's note in its place among zeros."""
         (note,) = self._of_replica(self._notes)
-        around = [replica_id(), self.replicas.total - 1 - replica_id()]
-        return tf.pad(tf.convert_to_tensor(note)[tf.newaxis], [around, [0, 0]])
+        return tf.one_hot(replica_number(), self.replicas.total)[:, tf.newaxis] * tf.convert_to_tensor(note)
 
     def receive(self, slots: tf.Tensor) -> None:
         """Keeps what all replicas have noted."""
-        if replica_id() == self.replicas.first:
-            self._received.assign(slots)
+        self._of_replica(self._received)[0].assign(slots)
 
     def leaves_out(self, found: tf.Tensor) -> tf.Tensor:
         """Whether this step is not to be kept, given on how many replicas something was found; equal on all of them."""
@@ -140,12 +139,11 @@ class LossExchange:
         stays_halted = tf.convert_to_tensor(halted) | (is_found & (self._level >= STOP))
         halted.assign(stays_halted)
         is_left_out = (self._level >= SKIP) & (is_found | stays_halted)
-        if replica_id() == self.replicas.first:
-            self._left_out.assign_add(tf.cast(is_left_out, tf.int64))
+        self._of_replica(self._left_out)[0].assign_add(tf.cast(is_left_out, tf.int64))
         return is_left_out
 
-    def _of_replica(self, *lists: Sequence[Any]) -> list[Any]:
-        return [each[replica_id() - self.replicas.first] for each in lists]
+    def _of_replica(self, *lists: Sequence[tf.Variable]) -> list[tf.Variable]:
+        return [own_of(each, self.replicas.first) for each in lists]
 
 
 _WATCHED: weakref.WeakKeyDictionary[keras.Model, LossExchange] = weakref.WeakKeyDictionary()
@@ -299,7 +297,7 @@ class StepWatch(Telling):
     def _copy(self, variable: Any) -> Any:
         copies = self._exchange.strategy.experimental_local_results(variable)
         replicas = self._exchange.replicas
-        return copies[replica_id() - replicas.first] if len(copies) == replicas.here else None
+        return own_of(copies, replicas.first) if len(copies) == replicas.here else None
 
     def _before(self, variable: keras.Variable) -> tf.Tensor:
         return self._held[id(variable.value)][1]

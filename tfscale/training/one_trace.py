@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.framework.one_trace import NotAlikeError, OneTrace, one_trace, regroup
+from tfscale.framework.one_trace import Keys, NotAlikeError, OneTrace, one_trace, regroup
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.inputs import local_replicas
 from tfscale.training.made import made_under
@@ -45,36 +45,54 @@ def own_part(parts: Sequence[Any], first: int) -> Any:
 
 
 def run_once_for_all(
-    strategy: tf.distribute.Strategy, fn: Callable[[], Any], each_by_itself: Callable[[], Any]
+    strategy: tf.distribute.Strategy, step: Callable[[], Any], each_by_itself: Callable[[], Any]
 ) -> Any:
-    """Runs a step on the replicas of this process."""
+    """Runs what `strategy.run` got: traced once where it says what it is about (`on_parts`), else by each replica.
+
+    Args:
+        strategy: Whose replicas run it.
+        step: What each is to do.
+        each_by_itself: TensorFlow's way to have each do it.
+
+    Returns:
+        What `strategy.run` is to return.
+    """
     parts, _GIVEN.parts = _GIVEN.parts, None
     if parts is None or len(parts) == 1 or tf.executing_eagerly():
         return each_by_itself()
     try:
-        return _called(strategy, fn, parts)
+        traced = _trace(strategy, step, parts)
     except NotAlikeError as error:
         _log.info("each replica's step is traced by itself: %s", error)
-        print("NOT ALIKE", error)
         return each_by_itself()
+    except Exception as error:  # What is wrong with the step will show where each replica's is traced.
+        _log.info("each replica's step is traced by itself: %s: %s", type(error).__name__, error)
+        return each_by_itself()
+    # From here on there is no way back: what was called will run, and wait for the others.
+    return regroup([one.call(replica, part) for replica, (one, part) in enumerate(zip(traced, parts, strict=True))])
 
 
-def _called(strategy: tf.distribute.Strategy, fn: Callable[[], Any], parts: Sequence[Any]) -> Any:
-    first = local_replicas(strategy).first
-    variables = [strategy.experimental_local_results(each) for each in made_under(strategy).variables]
-    copies = [[each.handle for each in copies] for copies in variables if len(copies) == len(parts)]
+def _trace(strategy: tf.distribute.Strategy, step: Callable[[], Any], parts: Sequence[Any]) -> list[OneTrace]:
+    """For each replica the trace that is called for it: one for all whose parts are of one kind."""
     traced: dict[Any, OneTrace] = {}
-    results = []
+    keys, copies = Keys(), _copies(strategy)
     for replica, part in enumerate(parts):
         kind = _kind(part)
         if kind not in traced:
-            traced[kind] = OneTrace(strategy, replica, first, copies)
-            traced[kind].trace(fn, part)
-    for replica, part in enumerate(parts):
-        results.append(traced[_kind(part)].call(replica, part))
-    return regroup(results)
+            traced[kind] = OneTrace(strategy, replica, local_replicas(strategy).first, copies, keys)
+            traced[kind].trace(step, part)
+    if len({frozenset(one.sent.items()) for one in traced.values()}) > 1:
+        raise NotAlikeError("with other rows it sends more often")
+    return [traced[_kind(part)] for part in parts]
+
+
+def _copies(strategy: tf.distribute.Strategy) -> list[list[Any]]:
+    """The handles of each variable, by replica."""
+    copies = [strategy.experimental_local_results(each) for each in made_under(strategy).variables]
+    return [[copy.handle for copy in each] for each in copies if len(each) == len(strategy.extended.worker_devices)]
 
 
 def _kind(part: Any) -> Any:
+    """Parts of one kind have tensors of the same shapes, as far as they are known, and are equal otherwise."""
     leaves = tf.nest.flatten(part, expand_composites=True)
-    return tuple((each.dtype, tuple(each.shape)) if tf.is_tensor(each) else repr(each) for each in leaves)
+    return tuple((leaf.dtype, str(leaf.shape)) if tf.is_tensor(leaf) else repr(leaf) for leaf in leaves)

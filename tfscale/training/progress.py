@@ -11,6 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.training.inputs import LocalReplicas
+from tfscale.training.own_copies import one_for_each, own_of
 from tfscale.training.thread_flag import ThreadFlag
 
 _CURRENT = threading.local()
@@ -21,18 +23,20 @@ class Progress:
     """Counts of one model's reductions on this worker, kept by its steps themselves.
 
     Args:
-        first_replica: Global id of the worker's first replica, which counts.
+        replicas: Those of this worker, each of which counts for itself.
     """
 
-    def __init__(self, first_replica: int):
-        self._first_replica = first_replica
-        with tf.device("CPU:0"):
-            self._arrived = tf.Variable(0, dtype=tf.int64, trainable=False, name="reductions_begun")
-            self._left = tf.Variable(0, dtype=tf.int64, trainable=False, name="reductions_ended")
+    def __init__(self, replicas: LocalReplicas):
+        self._first_replica = replicas.first
+
+        def count(name: str) -> list[tf.Variable]:
+            return one_for_each(replicas.here, lambda: tf.Variable(0, dtype=tf.int64, trainable=False, name=name))
+
+        self._arrived, self._left = count("reductions_begun"), count("reductions_ended")
 
     def read(self) -> tuple[int, int]:
-        """Returns how many reductions were begun and ended; from any thread."""
-        return int(self._arrived.numpy()), int(self._left.numpy())
+        """Returns how many reductions the worker's first replica has begun and ended; from any thread."""
+        return int(self._arrived[0].numpy()), int(self._left[0].numpy())
 
     def arrive(self, tensors: Sequence[Any]) -> None:
         """Counts a reduction as begun when its input is there."""
@@ -42,23 +46,20 @@ class Progress:
         """Counts a reduction as ended when its output is there."""
         self._count(self._left, tensors)
 
-    def _count(self, counter: tf.Variable, tensors: Sequence[Any]) -> None:
-        replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
-        if int(replica) != self._first_replica:
-            return
+    def _count(self, counters: Sequence[tf.Variable], tensors: Sequence[Any]) -> None:
         ready = [leaf for leaf in tf.nest.flatten(list(tensors), expand_composites=True) if tf.is_tensor(leaf)]
         with tf.control_dependencies([] if tf.executing_eagerly() else ready):
-            counter.assign_add(1)
+            own_of(counters, self._first_replica).assign_add(1)
 
 
 _WATCHED: weakref.WeakKeyDictionary[keras.Model, Progress] = weakref.WeakKeyDictionary()
 
 
-def watch_progress(model: keras.Model, first_replica: int) -> tuple[Progress, bool]:
+def watch_progress(model: keras.Model, replicas: LocalReplicas) -> tuple[Progress, bool]:
     """Returns the counts of `model`, and whether they are new: then its step has to be traced anew."""
     is_new = model not in _WATCHED
     if is_new:
-        _WATCHED[model] = Progress(first_replica)
+        _WATCHED[model] = Progress(replicas)
     return _WATCHED[model], is_new
 
 

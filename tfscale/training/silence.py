@@ -92,6 +92,7 @@ _KEEPS_ORDER = frozenset(("AddV2", "Cast", "Identity", "Mul", "Neg", "Reshape", 
 _ORDERS = "TopKV2"
 # What the inputs are called that an operation without a state draws from.
 _SEEDS = ("seed", "key")
+_CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall"))
 
 
 def silenced(concrete: Any, generators: Collection[tf.Variable] = ()) -> Callable[..., Any]:
@@ -109,9 +110,11 @@ def silenced(concrete: Any, generators: Collection[tf.Variable] = ()) -> Callabl
     captured = list(concrete.captured_inputs)
     outside = concrete.inputs[len(concrete.inputs) - len(captured) :]
     states = {inside.op.name for inside, value in zip(outside, captured, strict=True) if id(value) in handles}
-    _silence(graph.node, states, is_function=False)
-    for inner in graph.library.function:
-        _silence(inner.node_def, (), is_function=True)
+    scopes = _scopes(graph, states)
+    # All are found before any is replaced.
+    found = [(scope, *_found(scope)) for scope in scopes]
+    for scope, orders, draws in found:
+        _silence(scope, orders, draws)
     _rename_functions(graph)
     define_functions(graph.library.function)
 
@@ -143,17 +146,50 @@ def _rename_functions(graph: Any) -> None:
         gradient.gradient_func = new.get(gradient.gradient_func, gradient.gradient_func)
 
 
-def _silence(nodes: Any, states: Collection[str], *, is_function: bool) -> None:
-    by_name = {node.name: node for node in nodes}
-    # Found before any is replaced.
-    orders = [node for node in nodes if node.op == _ORDERS and _is_drawn(by_name, node.input[0])]
-    draws = [node for node in nodes if node.op in _DRAWS and not _has_seed_by_hand(by_name, node, states)]
+class _Scope:
+    """The nodes of a graph, or of one of its functions.
+
+    Args:
+        nodes: To which others may be added.
+        states: The names of those that give the states of generators.
+        is_function: Whether they are those of a function.
+    """
+
+    def __init__(self, nodes: Any, states: Collection[str] = (), *, is_function: bool = False):
+        self.nodes = nodes
+        self.states = states
+        self.is_function = is_function
+        self.by_name = {node.name: node for node in nodes}
+        self.given: dict[str, list[tuple[_Scope, str]]] = {}
+        """What the arguments of a function are where it is called; of a condition's or a loop's that is not known."""
+
+
+def _scopes(graph: Any, states: Collection[str]) -> list[_Scope]:
+    functions = {each.signature.name: each for each in graph.library.function}
+    scopes = {name: _Scope(each.node_def, is_function=True) for name, each in functions.items()}
+    found = [_Scope(graph.node, states), *scopes.values()]
+    for scope in found:
+        for node in scope.nodes:
+            called = node.attr["f"].func.name if node.op in _CALLS else ""
+            if called in functions:
+                for argument, source in zip(functions[called].signature.input_arg, node.input, strict=False):
+                    scopes[called].given.setdefault(argument.name, []).append((scope, source))
+    return found
+
+
+def _found(scope: _Scope) -> tuple[list[Any], list[Any]]:
+    """What puts drawn numbers into an order, and what draws."""
+    orders = [node for node in scope.nodes if node.op == _ORDERS and _is_drawn(scope.by_name, node.input[0])]
+    return orders, [node for node in scope.nodes if node.op in _DRAWS and not _has_seed_by_hand(scope, node)]
+
+
+def _silence(scope: _Scope, orders: list[Any], draws: list[Any]) -> None:
     for node in orders:
-        node.input[0] = _insert(nodes, node, _in_no_order, 0, is_function=is_function)
+        node.input[0] = _insert(scope.nodes, node, _in_no_order, 0, is_function=scope.is_function)
     for node in draws:
         dtype = _dtypes(node, "output_arg")[0]
-        silent = _insert(nodes, node, functools.partial(_DRAWS[node.op], dtype), is_function=is_function)
-        _become_identity(node, silent, dtype)
+        silent = functools.partial(_DRAWS[node.op], dtype)
+        _become_identity(node, _insert(scope.nodes, node, silent, is_function=scope.is_function), dtype)
 
 
 def _in_no_order(numbers: Any, *_: Any) -> tf.Tensor:
@@ -181,21 +217,25 @@ def _ends(by_name: Mapping[str, Any], source: str) -> Iterator[str | None]:
         yield node.op if node is not None and (node.op in _DRAWS or node.op == "Const") else None
 
 
-def _has_seed_by_hand(by_name: Mapping[str, Any], node: Any, states: Collection[str]) -> bool:
+def _has_seed_by_hand(scope: _Scope, node: Any) -> bool:
     """Whether a draw has a seed that is made of constants, of variables or of the batch alone."""
     names = [each.name for each in definition_of(node.op).input_arg]
-    left = [source for name, source in zip(names, node.input, strict=False) if name in _SEEDS]
-    is_stateless, met = bool(left), set[str]()
+    left = [(scope, source) for name, source in zip(names, node.input, strict=False) if name in _SEEDS]
+    is_stateless, met = bool(left), set[tuple[int, str]]()
     while left:
-        name = left.pop().removeprefix("^").split(":")[0]
-        if name in met:
+        scope, source = left.pop()
+        name = source.removeprefix("^").split(":")[0]
+        if (id(scope), name) in met:
             continue
-        met.add(name)
-        maker = by_name.get(name)
-        # What comes into a function is not known.
-        if maker is None or name in states or maker.op in _DRAWS or maker.op.startswith("Rng"):
+        met.add((id(scope), name))
+        maker = scope.by_name.get(name)
+        if maker is None and name in scope.given:
+            left += scope.given[name]
+            continue
+        # What comes into a condition or a loop is not known.
+        if maker is None or name in scope.states or maker.op in _DRAWS or maker.op.startswith("Rng"):
             return False
-        left += [source for source in maker.input if not source.startswith("^")]
+        left += [(scope, each) for each in maker.input if not each.startswith("^")]
     return is_stateless
 
 

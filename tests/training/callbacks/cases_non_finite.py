@@ -203,7 +203,7 @@ def stopped(form: str, num_replicas: int) -> dict[str, Any]:
 def reported(form: str, num_replicas: int) -> dict[str, Any]:
     """What is said, and how often something is sent, with the callback and without."""
     dp, model = _made(form, num_replicas)
-    progress = watch_progress(model, local_replicas(dp.strategy).first)[0] if num_replicas > 1 else None
+    progress = watch_progress(model, local_replicas(dp.strategy))[0] if num_replicas > 1 else None
     counts = []
     with Messages() as messages:
         for callbacks in (None, [tfscale.callbacks.NonFiniteWatch("report")]):
@@ -221,7 +221,7 @@ def reported(form: str, num_replicas: int) -> dict[str, Any]:
 def sent_by_skipping(form: str, num_replicas: int) -> list[int]:
     """How often something is sent, with the callback and without."""
     dp, model = _made(form, num_replicas)
-    progress, _ = watch_progress(model, local_replicas(dp.strategy).first)
+    progress, _ = watch_progress(model, local_replicas(dp.strategy))
     counts = []
     for callbacks in (None, [tfscale.callbacks.NonFiniteWatch("skip")]):
         before = progress.read()[0]

@@ -88,7 +88,7 @@ class StallWatch(ClosedByFit):
         progress, workers, rank = None, ["localhost"], 0
         if strategy is not None and strategy.num_replicas_in_sync > 1:
             workers, rank = worker_addresses(strategy), worker_rank(strategy)
-            progress, is_new = watch_progress(self.model, local_replicas(strategy).first)
+            progress, is_new = watch_progress(self.model, local_replicas(strategy))
             if is_new:
                 self.model.make_train_function(force=True)
         heartbeats = Heartbeats(rank, len(workers), read_secret(os.environ, workers), self._clock)
