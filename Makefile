@@ -19,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test test-long test-contract lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs canary soak clean
+.PHONY: help demo demo-recovery test test-long test-contract lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-meeting contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -35,6 +35,7 @@ help:
 	@echo "make bench-data  dp.dataset beside tf.data written by hand, and its work on 1 to 3 workers"
 	@echo "make bench-recovery  20 kills of 2 workers and of 3, and the parts of the time from kill to next step"
 	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
+	@echo "make bench-meeting  2 to 1,000 workers that meet in a few processes: seconds, processor time, files, messages"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
 	@echo "make canary  the oldest and newest Keras and TensorFlow, each in an environment of its own: their code, 20 rows"
@@ -84,6 +85,9 @@ bench-recovery: $(VENV)/.examples
 
 bench-check: $(VENV)/.test
 	$(BIN)/python -m benchmarks.check
+
+bench-meeting: $(VENV)/.test
+	$(BIN)/python -m benchmarks.meeting
 
 contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write README.md

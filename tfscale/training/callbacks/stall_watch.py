@@ -179,7 +179,7 @@ class _WatchThread:
     def _run(self) -> None:
         seen: tuple[int, ...] = ()
         since_s = self._clock()
-        while not self._is_over.wait(self._beat_s):
+        while not self._heartbeats.wait(self._is_over, self._beat_s):
             arrived, left = self._progress.read() if self._progress is not None else (0, 0)
             now_s = self._clock()
             if (self.step, arrived, left) != seen or not self.is_in_step:
