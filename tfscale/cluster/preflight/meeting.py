@@ -53,7 +53,6 @@ _NEXT_WORD_S = 30.0
 _CALL_S = 5.0
 _CALL_AGAIN_S = 2.0
 # Between two looks at the clock.
-_SHORTEST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.1
 _IDLE_S = 1.0
 
@@ -185,7 +184,7 @@ class Meeting:
         due_s = self._reach.due_s
         if due_s == math.inf and not self._gathering.has_trouble:
             return _IDLE_S
-        return max(min(due_s - self._clock(), _LONGEST_LOOK_S), _SHORTEST_LOOK_S)
+        return max(min(due_s - self._clock(), _LONGEST_LOOK_S), 0.0)
 
     def _seek(self) -> None:
         """Tries to reach those that are not reached yet."""

@@ -24,8 +24,6 @@ from tfscale.cluster.secret import Secret
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 _ATTEMPT_S = 5.0
-# One that is busy with many others answers later; what is begun anew costs it more.
-_LONGEST_ATTEMPT_S = 20.0
 _FORGET_NAME_S = 5.0
 # Who answered wrongly for so long and is gone has found this worker wrong in turn, a moment earlier.
 _SETTLED_WRONG_S = 1.5
@@ -65,10 +63,11 @@ class Probe:
         self._attempts = 0
         self._next_s = 0.0
         self._pause_s = _FIRST_PAUSE_S
-        self._patience_s = _ATTEMPT_S
         self._wrong: tuple[float, Reason] | None = None
         self.connection: Connection | None = None
         """Open while it tries, and as long as the other side's answer is `kept`."""
+        self.patience_s = _ATTEMPT_S
+        """Seconds for the answer of a process that has taken the connection."""
         self.is_reached = False
         self.reason: Reason = NOT_TRIED
         self.keeps: Callable[[Mapping[str, Any]], None] | None = None
@@ -85,8 +84,10 @@ class Probe:
         """When, as the clock counts, the next call of `tick` does anything."""
         if self.connection is not None:
             return math.inf if self.connection.expires_s is None else self.connection.expires_s
+        if self.is_reached:
+            return math.inf
         # A thread that looks up a name does not wake anybody.
-        return self._next_s if self._lookup is None or self._lookup.is_done else 0.0
+        return self._next_s if self._lookup is None or self._lookup.is_done else self._clock() + _FIRST_PAUSE_S
 
     def wrong_for_s(self) -> float:
         """Seconds for which the wrong one has been answering."""
@@ -97,7 +98,6 @@ class Probe:
         now_s = self._clock()
         if self.connection is not None:
             if self.connection.expires_s is not None and now_s > self.connection.expires_s:
-                self._patience_s = min(2 * self._patience_s, _LONGEST_ATTEMPT_S)
                 self._fail(SILENT if self.reason is SILENT else NO_ANSWER)
             return
         if self.is_reached or now_s < self._next_s:
@@ -128,7 +128,7 @@ class Probe:
             # No IPv6 here, for example, or no file descriptor left.
             self._fail(failed_connect(error.errno or errno.ENETUNREACH))
             return
-        self.connection = Connection(made, self._secret, is_caller=True, expires_s=now_s + self._patience_s)
+        self.connection = Connection(made, self._secret, is_caller=True, expires_s=now_s + _ATTEMPT_S)
         self._selector.register(self.connection.socket, selectors.EVENT_WRITE, self._on_connected)
         number = self.connection.socket.connect_ex(address)
         if number not in (0, errno.EINPROGRESS):
@@ -143,6 +143,7 @@ class Probe:
             self._fail(failed_connect(number))
             return
         self.reason = SILENT
+        connection.expires_s = self._clock() + self.patience_s
         self._selector.modify(connection.socket, selectors.EVENT_READ, self._on_message)
         try:
             connection.send(**self._greeting)

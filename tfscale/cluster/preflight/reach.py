@@ -15,6 +15,8 @@ from tfscale.cluster.spec import ClusterSpec
 _MAX_PROBES = 64
 # In a large job all begin at once: whoever has few calls open is answered sooner.
 _FEW_PROBES = 4
+# One that is busy with many others answers late, and what is begun anew costs it more.
+_BUSY_S = 20.0
 # A worker that answers wrongly may be one of the attempt before, which is just ending.
 _WRONG_S = 3.0
 
@@ -46,13 +48,13 @@ class Reach:
         self._selector = selector
         self._secret = secret
         self._clock = clock
-        is_large = spec.num_workers > MAX_ALL_PAIRS
-        self._most_at_once = _FEW_PROBES if is_large else _MAX_PROBES
+        self._is_large = spec.num_workers > MAX_ALL_PAIRS
+        self._most_at_once = _FEW_PROBES if self._is_large else _MAX_PROBES
         self.job = hash_workers(spec.workers)
         """What tells the job from others."""
         self.partners: dict[int, Probe] = {}
         # In a large job the chief comes last, when others have taken their time: all call it.
-        for rank in sorted(find_partners(spec.rank, spec.num_workers), reverse=is_large):
+        for rank in sorted(find_partners(spec.rank, spec.num_workers), reverse=self._is_large):
             self.partners[rank] = self._probe(rank)
         self._seeking = dict(self.partners)
         # The chief's, to those that have not come and that it does not have to reach: they say why.
@@ -124,7 +126,10 @@ class Reach:
         elif rank == find_parent(self._spec.rank):
             greeting["reports"] = True
         address = self._spec.workers[rank]
-        return Probe(address, self._selector, self._secret, greeting, self._judge_for(rank), self._clock)
+        probe = Probe(address, self._selector, self._secret, greeting, self._judge_for(rank), self._clock)
+        if self._is_large:
+            probe.patience_s = _BUSY_S
+        return probe
 
     def _judge_for(self, rank: int) -> Callable[[Mapping[str, Any]], Reason | None]:
         def judge(answer: Mapping[str, Any]) -> Reason | None:
