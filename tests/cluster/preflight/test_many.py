@@ -1,6 +1,8 @@
 """Jobs in which not everybody reaches everybody: what they send, and whom they name. Counted, never timed."""
 
 import contextlib
+import selectors
+import socket
 from collections import Counter
 
 import pytest
@@ -194,3 +196,33 @@ def test_worker_that_leaves_when_all_have_met_ends_the_job(job, monkeypatch):
         f"Received: worker {leaver} ({job.addresses[leaver]}) has left. Its own output says why."
     }
     assert max(job.ended_s.values()) < 10
+
+
+def test_hosts_that_swallow_calls_keep_nobody_from_the_others(job, monkeypatch):
+    # A firewall drops what is sent to them; more of one worker's partners than it has calls open at a time.
+    dead = sorted(find_partners(40, NUM_WORKERS) - {0, 1, 41})
+    ports = {int(job.addresses[rank].rpartition(":")[2]) for rank in dead}
+    connect, calls = Probe._connect, Counter()
+
+    with contextlib.ExitStack() as stack:
+
+        def swallowed(probe, now_s):
+            calls[probe._greeting["rank"], probe._port] += 1
+            if probe._port not in ports:
+                connect(probe, now_s)
+                return
+            ours, theirs = socket.socketpair()
+            stack.enter_context(theirs)
+            probe.connection = Connection(ours, probe._secret, is_caller=True, expires_s=now_s + 5.0)
+            probe._selector.register(ours, selectors.EVENT_READ, probe._on_message)
+
+        monkeypatch.setattr(Probe, "_connect", swallowed)
+        job.start(all_but(*dead))
+        job.run(until_s=10.5)
+        # Eight of them, four at a time, take 5 s each; then all others have their turn.
+        tried = {port for rank, port in calls if rank == 40}
+        assert len(tried) == len(find_partners(40, NUM_WORKERS))
+        job.run()
+    assert sorted(job.errors) == all_but(*dead)
+    assert f"and {len(dead) - 5} more did not answer within 20 s; " in job.errors[0]
+    assert ": no answer from its host. Check that the host is up" in job.errors[0]

@@ -97,7 +97,7 @@ class Probe:
         """Begins an attempt that is due, and ends one that takes too long."""
         now_s = self._clock()
         if self.connection is not None:
-            if self.connection.expires_s is not None and now_s > self.connection.expires_s:
+            if self.connection.expires_s is not None and now_s >= self.connection.expires_s:
                 self._fail(SILENT if self.reason is SILENT else NO_ANSWER)
             return
         if self.is_reached or now_s < self._next_s:

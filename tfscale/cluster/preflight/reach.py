@@ -76,9 +76,14 @@ class Reach:
         for rank in [rank for rank, probe in self._seeking.items() if probe.is_reached]:
             del self._seeking[rank]
         for rank, probe in (*self._seeking.items(), *self._calls.items()):
-            if busy < self._most_at_once or probe.connection is not None:
+            was_trying = probe.connection is not None
+            if busy < self._most_at_once or was_trying:
                 probe.tick()
             busy += probe.connection is not None
+            if was_trying and probe.connection is None:
+                # Nobody answered for seconds: others have their turn first.
+                tried = self._seeking if rank in self._seeking else self._calls
+                tried[rank] = tried.pop(rank)
             # The chief's word about a wrong list of workers says more than an address that leads elsewhere.
             if probe.wrong_for_s() > _WRONG_S:
                 return rank, probe.reason
@@ -95,6 +100,8 @@ class Reach:
 
     def call(self, missing: Collection[int]) -> None:
         """Asks those for itself that are missing, and nobody else that is no partner."""
+        # Nobody comes any more, so that nobody is kept waiting.
+        self._most_at_once = _MAX_PROBES
         for rank in self._calls.keys() - set(missing):
             self._calls.pop(rank).end()
         for rank in missing:
