@@ -28,6 +28,7 @@ NAMES = {
     "LinearRule",
     "MeasureError",
     "ModelError",
+    "Network",
     "NoRule",
     "NonFiniteError",
     "ParityError",

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tfscale.training.data.files import RecordFiles
     from tfscale.training.gather import gather_rows
     from tfscale.training.model import prepare
+    from tfscale.training.network import Network
     from tfscale.training.optimizers import sum_gradients
     from tfscale.training.schedules import ReplicaSchedule, StepDecay
     from tfscale.training.strategy import make_strategy, simulate_replicas
@@ -76,6 +77,7 @@ __all__ = [
     "LinearRule",
     "MeasureError",
     "ModelError",
+    "Network",
     "NoRule",
     "NonFiniteError",
     "ParityError",
@@ -123,6 +125,7 @@ _HOMES = {
     "LinearRule": "tfscale.scaling.rules",
     "MeasureError": "tfscale.errors",
     "ModelError": "tfscale.errors",
+    "Network": "tfscale.training.network",
     "NoRule": "tfscale.scaling.rules",
     "NonFiniteError": "tfscale.errors",
     "ParityError": "tfscale.errors",

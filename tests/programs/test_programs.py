@@ -146,7 +146,7 @@ def test_own_strategy_is_handed_over_and_scopes_stay(tmp_path):
         "tfscale.simulate_replicas(2)",
         "import tensorflow as tf",
         "BATCH = 8",
-        "dp = tfscale.DataParallel(global_batch=BATCH, strategy=tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1']))",
+        "dp = tfscale.DataParallel(global_batch=BATCH, devices=tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1']))",
         "strategy = dp.strategy",
         "with strategy.scope():",
         "    model = make()",
