@@ -304,6 +304,16 @@ def test_table():
     assert rows[10:12] == [[""], ["Why:"]]
 
 
+def test_models_are_listed_in_the_order_of_their_preparing():
+    dp = grown(8)
+    with dp.scope():
+        names = [f"net_{index}" for index in (3, 1, 4, 0, 5, 2)]
+        models = [keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization()], name=name) for name in names]
+        kept = [dp.prepare(model) for model in [*models, models[0]]]
+    assert re.findall(r"^(net_\d): momentum", str(dp), re.MULTILINE) == names
+    assert len(kept) == 7
+
+
 def test_table_before_anything_was_derived():
     assert "pass the optimizer through `dp.optimizer`" in str(grown(4))
 

@@ -15,6 +15,7 @@ NAMES = {
     "AdaScaleSGD",
     "BatchError",
     "BatchPlan",
+    "CallbackError",
     "ClusterError",
     "ClusterSpec",
     "CommunicationError",

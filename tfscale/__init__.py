@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfscale.data_parallel import DataParallel
     from tfscale.errors import (
         BatchError,
+        CallbackError,
         ClusterError,
         CommunicationError,
         DataError,
@@ -64,6 +65,7 @@ __all__ = [
     "AdaScaleSGD",
     "BatchError",
     "BatchPlan",
+    "CallbackError",
     "ClusterError",
     "ClusterSpec",
     "CommunicationError",
@@ -112,6 +114,7 @@ _HOMES = {
     "AdaScaleSGD": "tfscale.training.adascale",
     "BatchError": "tfscale.errors",
     "BatchPlan": "tfscale.scaling.batch_plan",
+    "CallbackError": "tfscale.errors",
     "ClusterError": "tfscale.errors",
     "ClusterSpec": "tfscale.cluster",
     "CommunicationError": "tfscale.errors",

@@ -153,7 +153,8 @@ class DataParallel:
         )
         # By name, so that a notebook's cell that runs twice is listed once.
         self._knobs: dict[str, ScaledKnob] = {}
-        self._models: weakref.WeakSet[keras.Model] = weakref.WeakSet()
+        # In the order in which they were prepared.
+        self._models: weakref.WeakKeyDictionary[keras.Model, None] = weakref.WeakKeyDictionary()
         as_used: dict[str, Any] = {"batch_norm": self._batch_norm, "batch_ratio": self.batch_ratio}
         prepare_others(self._strategy, functools.partial(prepare, strategy=self._strategy, **as_used))
         if seed is not None:
@@ -216,7 +217,7 @@ class DataParallel:
             network=self._network,
             check=check,
         )
-        self._models.add(prepared)
+        self._models[prepared] = None
         return prepared
 
     def optimizer(self, optimizer: Any) -> keras.optimizers.Optimizer:

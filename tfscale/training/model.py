@@ -397,4 +397,4 @@ class PreparedModel:
             self.build(data_batch=dataset.element_spec)
             build_for(self._model, self._strategy, "train_step", self._data_spec, self._terms["train_step"])
             probe = functools.partial(make_probe, self._model, self._strategy)
-            dataset.measure_loads(probe, is_shown=given.get("verbose", "auto") not in (0, "0"))
+            dataset.measure_loads(probe)
