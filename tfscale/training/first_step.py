@@ -170,10 +170,10 @@ class TwoRuns:
         held = self._numbers.held()
 
         def on_replica() -> list[Any]:
-            self._numbers.put_back(held)
             index = replica_id() - self._replicas.first
             recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
-            with at_once(), without_xla(), counting_nothing(), meeting_terms(self._terms, recorder):
+            own, met = self._numbers.of_replica(held), meeting_terms(self._terms, recorder)
+            with own, at_once(), without_xla(), counting_nothing(), met:
                 outputs = self._steps.divided(parts[index])
                 recorder.finish()
             flat, layouts[index] = _flatten(outputs, recorder)
