@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.training.cases_step_check import Messages
 from tests.training.contract_cases_anywhere import FEWER, OwnStep
 from tests.training.models import sgd
 
@@ -16,21 +16,24 @@ BATCH = FEWER["batch_size"]
 
 
 class NotesLosses(OwnStep):
-    """Each replica notes that of its own rows."""
+    """Each replica notes that of its own rows, which counts in the next step or does not."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: bool) -> None:
         super().__init__()
         self.noted: list[float] = []
+        self.last = 1.0
+        self.counts = counts
 
     def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
         loss = tf.reduce_mean(tf.square(y_pred - y))
         self.noted.append(float(loss))
+        if self.counts:
+            loss, self.last = loss * self.last, float(loss)
         return loss
 
 
 class BranchesLate(keras.Model):
     """Comes to a layer when its optimizer was built."""
-
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,12 +60,16 @@ def refused() -> dict[str, str]:
             said[name] = f"{type(error).__name__}: {error}"
 
     with dp.scope():
-        notes, branches = dp.prepare(NotesLosses()), dp.prepare(BranchesLate())
+        notes, counts, branches = (dp.prepare(m) for m in (NotesLosses(False), NotesLosses(True), BranchesLate()))
         notes.compile(sgd(), run_eagerly=True)
+        counts.compile(sgd(), run_eagerly=True)
         branches.compile(sgd(), "mse", run_eagerly=True)
-    before = [np.array(each) for each in notes.get_weights()]
+    warnings = Messages()
     fit("a list of own losses", notes)
-    said["is unchanged"] = str(all(map(np.array_equal, before, notes.get_weights())) and notes.noted == [])
+    said["warning"] = "\n".join(warnings.kept)
+    said["noted"] = str(len(notes.noted))
+    fit("an own loss that counts", counts)
+    said["noted before an error"] = str((counts.noted, counts.last))
     fit("the branch is not taken", branches)
     branches.is_late = True
     fit("the branch is taken", branches)

@@ -67,6 +67,8 @@ class Outcome:
     """Variables by name."""
     apart: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     """Of variables that the replicas no longer have alike, the value that is farthest from the first replica's."""
+    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    """What lists and the like hold that the step keeps in Python."""
 
     def scale(self) -> float:
         """The size of the largest gradient, or the root of the loss where there is none."""
@@ -141,7 +143,8 @@ class TwoRuns:
             values = [np.asarray(value) for value in call(data)]
             state = self._state.read(alone=name == "alone")
             apart = {} if name == "alone" else self._state.apart()
-        return dataclasses.replace(_outcome(values, layout[0], state), apart=apart)
+            kept = self._numbers.read_containers()
+        return dataclasses.replace(_outcome(values, layout[0], state), apart=apart, kept=kept)
 
     def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
         layout: list[Any] = []

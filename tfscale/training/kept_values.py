@@ -15,7 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-_CONTAINERS = (list, dict, set, deque)
+CONTAINERS = (list, dict, set, deque)
+"""What changes in itself, and holds anything."""
 _MADE = (keras.Variable, keras.Operation, keras.losses.Loss, keras.metrics.Metric, keras.optimizers.Optimizer)
 _MADE_OF_TENSORFLOW = (tf.Variable, tf.Module)
 
@@ -52,7 +53,7 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(is_plain, value))
     scalars = (bool, int, float, complex, str, bytes, np.generic, np.ndarray)
-    return isinstance(value, (*scalars, *_CONTAINERS)) or (tf.is_tensor(value) and not isinstance(value, tf.Variable))
+    return isinstance(value, (*scalars, *CONTAINERS)) or (tf.is_tensor(value) and not isinstance(value, tf.Variable))
 
 
 def restorer(value: Any) -> Callable[[], None]:
@@ -81,13 +82,13 @@ def restorer(value: Any) -> Callable[[], None]:
 def _restorers(value: Any, known: set[int]) -> Iterator[Callable[[], None]]:
     if isinstance(value, np.ndarray):
         yield _array_restorer(value)
-    if not isinstance(value, _CONTAINERS) or id(value) in known:
+    if not isinstance(value, CONTAINERS) or id(value) in known:
         return
     known.add(id(value))
     yield _container_restorer(value)
     for each in value.values() if isinstance(value, dict) else value:
         # Most hold numbers, of which there may be many.
-        if isinstance(each, (*_CONTAINERS, np.ndarray)):
+        if isinstance(each, (*CONTAINERS, np.ndarray)):
             yield from _restorers(each, known)
 
 
@@ -147,7 +148,7 @@ def numbers_in(value: Any) -> np.ndarray | None:
         >>> numbers_in(True)
         array(1.)
     """
-    if not isinstance(value, (*_CONTAINERS, tuple)):
+    if not isinstance(value, (*CONTAINERS, tuple)):
         return _number(value)
     found = [number for each in _leaves(value) if (number := _number(each)) is not None]
     return np.concatenate([np.ravel(each) for each in found]) if found else np.zeros(0)
@@ -156,7 +157,7 @@ def numbers_in(value: Any) -> np.ndarray | None:
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         value = list(value.values())
-    if isinstance(value, (*_CONTAINERS, tuple)):
+    if isinstance(value, (*CONTAINERS, tuple)):
         for each in value:
             yield from _leaves(each)
     else:

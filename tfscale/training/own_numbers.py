@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from tfscale.framework.models import flat_layers, given_to_compile
 from tfscale.training.foreign import is_of_keras
-from tfscale.training.kept_values import holds_made, is_made, is_plain, numbers_in, restorer
+from tfscale.training.kept_values import CONTAINERS, holds_made, is_made, is_plain, numbers_in, restorer
 from tfscale.training.updaters import held_optimizers
 
 # Keras's own, which no step of a user's decides by.
@@ -53,19 +53,20 @@ class OwnNumbers:
         self._known = [{*self._values(owner), *_numbers_of_class(owner)} for owner in self._owners]
 
     def read(self) -> dict[str, np.ndarray]:
-        """The numbers in those that were there at first, by name."""
-        found = {}
+        """The numbers that were there at first, by name."""
+        return {name: numbers for name, value, numbers in self._all() if not isinstance(value, CONTAINERS)}
+
+    def read_containers(self) -> dict[str, np.ndarray]:
+        """All numbers in lists, dicts and the like that were there at first, by name."""
+        return {name: numbers for name, value, numbers in self._all() if isinstance(value, CONTAINERS)}
+
+    def _all(self) -> Iterator[tuple[str, Any, np.ndarray]]:
         for owner, names in zip(self._owners, self._known, strict=True):
             for name in sorted(names):
                 value = getattr(owner, name, None)
                 numbers = numbers_in(value)
-                if numbers is None:
-                    continue
-                of = f"{type(owner).__name__}.{name} of {getattr(owner, 'name', '?')!r}"
-                found[of] = numbers
-                if isinstance(value, list | dict | set | tuple):
-                    found[f"the length of {of}"] = np.asarray(float(len(value)))
-        return found
+                if numbers is not None:
+                    yield f"{type(owner).__name__}.{name} of {getattr(owner, 'name', '?')!r}", value, numbers
 
     def held(self) -> list[_Held]:
         """For `put_back`."""
