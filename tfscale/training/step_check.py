@@ -268,8 +268,8 @@ class StepCheck:
         if names and not self._chance.is_drawn:
             _log.warning(
                 "the %s keeps in Python what a replica computed of its own rows: %s. That is not what one replica "
-                "keeps, and one replica's alone is left; where a later step goes by it, so is that step not. Compute it of "
-                "tfscale.gather_rows(x), which are the rows of all replicas, or let a keras.metrics object count it.",
+                "keeps, and one replica's alone is left; where a later step goes by it, so is that step not. Compute it "
+                "of tfscale.gather_rows(x), which are the rows of all replicas, or let a keras.metrics object count it.",
                 self._what,
                 ", ".join(names),
             )
