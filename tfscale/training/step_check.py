@@ -267,9 +267,9 @@ class StepCheck:
     def _warn_of_kept(self, names: Sequence[str]) -> None:
         if names and not self._chance.is_drawn:
             _log.warning(
-                "the %s keeps in Python what a replica computed of its own rows: %s. That is not what one replica "
-                "keeps, and one replica's alone is left; where a later step goes by it, so is that step not. Compute it "
-                "of tfscale.gather_rows(x), which are the rows of all replicas, or let a keras.metrics object count it.",
+                "the %s keeps in Python what a replica computed of its own rows: %s. One replica keeps another value "
+                "there, and of several that of one is left; where a later step goes by it, so does that step differ. "
+                "Compute it of tfscale.gather_rows(x), the rows of all replicas, or let a keras.metrics object count.",
                 self._what,
                 ", ".join(names),
             )
