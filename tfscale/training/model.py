@@ -39,6 +39,7 @@ from tfscale.training.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.failures import failing_together
 from tfscale.training.first_states import FirstStates
 from tfscale.training.first_step import Steps
+from tfscale.training.frozen import forget_functions, note_trained
 from tfscale.training.functions import Look, ReplicaSteps, StepRunner
 from tfscale.training.half_made import noting_half_made, refuse_half_made
 from tfscale.training.losses import make_losses_global
@@ -178,6 +179,7 @@ class PreparedModel:
         scale_batch_norm(model, self._batch_ratio)
         if self._is_like(getattr(vars(model).get("make_train_function"), "__self__", None)):
             return
+        forget_functions(model)
         for name in ("make_train_function", "make_test_function", "make_predict_function"):
             setattr(model, name, getattr(self, name))
         for name in ("fit", "evaluate", "predict"):
@@ -187,8 +189,6 @@ class PreparedModel:
         replace_symbolic_build(model, self.build)
         replace_auto_jit_compile(model, self._would_compile)
         keep_last_logs(model, self._logs_before_restart, functools.partial(has_own_logs, model))
-        # Functions made before belong to the unprepared model.
-        model.train_function = model.test_function = model.predict_function = None
 
     def _is_like(self, other: Any) -> bool:
         is_one = isinstance(other, PreparedModel) and other._model is self._model
@@ -211,6 +211,7 @@ class PreparedModel:
             plain = functools.partial(keras_step, self._model, "train_step")
             rest = functools.partial(what_needs_no_batch, self._strategy, plain, self._data_spec)
             self._model.train_function = ending_as_keras(self._model, function, rest)
+            note_trained(self._model)
         return self._model.train_function
 
     def make_test_function(self, force: bool = False) -> Callable[[Any], Any]:
