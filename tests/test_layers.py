@@ -19,6 +19,7 @@ BELOW = {
     "data_parallel": {"errors", "framework", "cluster", "scaling", "training"},
     "loops": {"errors", "framework", "cluster", "scaling", "training"},
     "callbacks": {"errors", "framework", "cluster", "scaling", "training"},
+    "ray": {"errors", "framework", "cluster", "scaling", "launch", "training"},
     "doctor": {"errors", "framework", "cluster", "scaling", "launch", "training"},
     "flags": {"errors", "framework", "cluster", "scaling", "training", "data_parallel"},
     "parity": {"errors", "framework", "cluster", "scaling", "launch", "training", "data_parallel"},
@@ -36,10 +37,11 @@ BELOW = {
         "flags",
         "loops",
         "parity",
+        "ray",
     },
 }
 USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor"}
-USES_MORE = {"flags": {"absl"}}
+USES_MORE = {"flags": {"absl"}, "ray": {"numpy", "ray"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 MAY_USE_PRIVATE_NAMES = "framework"
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")
