@@ -102,6 +102,21 @@ def read_notes(out: str | pathlib.Path, what: str | None = None) -> list[dict[st
     return sorted((each for each in found if what in (None, each["what"])), key=lambda each: each["time_s"])
 
 
+def tell(folder: str, name: str, value: Any) -> None:
+    """Leaves what a test is to judge."""
+    path = pathlib.Path(folder) / "told.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps({name: value}, default=str) + "\n")
+
+
+def told(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns what was left."""
+    path = pathlib.Path(folder) / "told.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {name: value for line in lines for name, value in json.loads(line).items()}
+
+
 def difference(one: str | pathlib.Path, other: str | pathlib.Path) -> float:
     """Returns the largest relative difference of the arrays of two results."""
     first, second = (np.load(pathlib.Path(out) / "result.npz") for out in (one, other))

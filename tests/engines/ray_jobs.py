@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import pathlib
 import signal
@@ -47,13 +46,13 @@ class Pace(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         del batch, logs
         step = int(self.model.optimizer.iterations.numpy())
-        if self._workers == 1 and step == 13 and "announced" not in told(self._out):
+        if self._workers == 1 and step == 13 and "announced" not in jobs.told(self._out):
             # Until Ray ends this group for a larger one.
             time.sleep(WAITS_S)
         elif self._workers == 2:
             time.sleep(0.4)
             if step == 14:
-                wait_until(lambda: "announced" in told(self._out))
+                wait_until(lambda: "announced" in jobs.told(self._out))
             elif step == 19:
                 time.sleep(WAITS_S)
 
@@ -94,16 +93,16 @@ def local(folder: str) -> None:
     try:
         make_trainer({"out": folder}, num_workers=3).fit()
     except tfscale.LaunchError as error:
-        tell(folder, "too few CPUs", str(error))
+        jobs.tell(folder, "too few CPUs", str(error))
     # The second save is at step 5.
     killed = {"out": f"{folder}/killed", "kill": (1, 17), "step_s": 0.05}
     result = make_trainer(killed, num_workers=2, failures=1).fit()
-    tell(folder, "killed", {"metrics": result.metrics, "has checkpoint": result.checkpoint is not None})
+    jobs.tell(folder, "killed", {"metrics": result.metrics, "has checkpoint": result.checkpoint is not None})
     gone = {"out": f"{folder}/gone", "kill": (1, 17), "step_s": 0.05}
     try:
         make_trainer(gone, num_workers=2).fit()
     except ray.train.TrainingFailedError as error:
-        tell(folder, "gone", str(error))
+        jobs.tell(folder, "gone", str(error))
     tensorflow_trainer(folder)
 
 
@@ -124,7 +123,7 @@ def elastic(folder: str) -> None:
     address = ray.get_runtime_context().gcs_address
     threading.Thread(target=_come_and_go, args=(address, folder), daemon=True).start()
     result = make_trainer(config, num_workers=(1, 2), failures=3, elastic_resize_monitor_interval_s=2).fit()
-    tell(folder, "elastic", {"metrics": result.metrics})
+    jobs.tell(folder, "elastic", {"metrics": result.metrics})
 
 
 def waiting(folder: str) -> None:
@@ -159,7 +158,7 @@ def _come_and_go(address: str, folder: str) -> None:
         drain = ["drain-node", "--address", address, "--node-id", node, "--deadline-remaining-seconds", "15"]
         drain += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
         subprocess.run([*command, *drain], check=True)
-        tell(folder, "announced", time.time())
+        jobs.tell(folder, "announced", time.time())
         wait_until(lambda: any(note.get("step") == 19 for note in notes()))
     finally:
         os.killpg(second.pid, signal.SIGKILL)
@@ -175,21 +174,6 @@ def wait_until(happened: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + WAITS_S
     while not happened() and time.monotonic() < deadline_s:
         time.sleep(0.2)
-
-
-def tell(folder: str, name: str, value: Any) -> None:
-    """Leaves what a test is to judge."""
-    path = pathlib.Path(folder) / "told.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps({name: value}, default=str) + "\n")
-
-
-def told(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns what was left."""
-    path = pathlib.Path(folder) / "told.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return {name: value for line in lines for name, value in json.loads(line).items()}
 
 
 if __name__ == "__main__":

@@ -23,12 +23,6 @@ def ray_is_there(needs):
     needs("ray")
 
 
-def told(folder):
-    from tests.engines.ray_jobs import told
-
-    return told(folder)
-
-
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     folder = tmp_path_factory.mktemp("local")
@@ -38,7 +32,7 @@ def local(tmp_path_factory):
 
 
 def test_too_few_cpus_are_an_error_at_once(local):
-    assert told(local)["too few CPUs"].startswith(
+    assert jobs.told(local)["too few CPUs"].startswith(
         "Ray must have room for 3 worker(s), 1 CPU each.\nReceived: a Ray of this process with 2 CPU in all"
     )
 
@@ -51,18 +45,18 @@ def test_a_worker_that_is_killed_costs_what_was_not_saved(local, undisturbed):
     again = steps[steps.index(15) + 1 :].index(16, 1) + steps.index(15) + 1
     assert steps[again:] == [*range(16, 31)]
     assert jobs.difference(local / "killed", undisturbed) < jobs.CLOSE
-    result = told(local)["killed"]
+    result = jobs.told(local)["killed"]
     assert (result["metrics"]["epoch"], result["metrics"]["steps"], result["has checkpoint"]) == (3, 30, True)
 
 
-def test_survivors_name_the_worker_that_is_gone(local):
-    assert re.search(
-        r"All workers must take part in every step\.\s+Received: worker 1 \(\S+:\d+\) is gone: its port refuses",
-        told(local)["gone"],
-    )
+def test_the_worker_that_is_gone_is_named(local):
+    # Ray ends the survivors when it has noticed: 2 s, as they do, so that either may be first.
     [killed] = [each for each in jobs.read_notes(local / "gone") if each["what"] == "killed"]
-    [ends] = [each for each in jobs.read_notes(local / "gone") if each["what"] == "ends"]
-    assert ends["time_s"] - killed["time_s"] < 15
+    for ends in jobs.read_notes(local / "gone", "ends"):
+        assert re.search(r"worker 1 \(\S+:\d+\) is gone: its port refuses", ends["error"])
+        assert ends["time_s"] - killed["time_s"] < 15
+    text = jobs.told(local)["gone"]
+    assert "[Rank 1 Error Snippet]:\nA worker health check failed." in text or "is gone: its port refuses" in text
 
 
 def test_rays_own_trainer_for_tensorflow_works_with_keras_3(local, undisturbed):
@@ -83,7 +77,7 @@ def test_nodes_come_and_go_and_the_weights_are_those_of_a_run_in_peace(tmp_path,
     steps = [each["step"] for each in found if each["what"] == "step" and each["time_s"] > last]
     assert steps == [*range(asked[0] + 1, 31)]
     assert jobs.difference(tmp_path, undisturbed) < jobs.CLOSE
-    assert told(tmp_path)["elastic"]["metrics"]["steps"] == 30
+    assert jobs.told(tmp_path)["elastic"]["metrics"]["steps"] == 30
 
 
 def test_ctrl_c_ends_all_and_another_run_goes_on(tmp_path, undisturbed):
