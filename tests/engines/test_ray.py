@@ -104,7 +104,7 @@ def test_docstrings():
     assert set(run_case("tests.test_docstrings:run_examples", args=(given,)).values()) == {""}
 
 
-@pytest.mark.parametrize(("name", "said"), [("ray_train.py", r"test accuracy (0\.9\d+)"), ("ray_tune.py", r"best: ")])
+@pytest.mark.parametrize(("name", "said"), [("ray_train.py", r"test accuracy 0\.[89]\d+"), ("ray_tune.py", r"best: ")])
 def test_examples(name, said, tmp_path):
     ended = run([str(ROOT / "examples" / name), "--output", str(tmp_path)], timeout_s=500, **RAY)
     assert ended.returncode == 0, ended.stdout[-8000:]

@@ -283,7 +283,9 @@ class RecoveryRun:
         self._saved_at = self._position
         if not can_wait:
             self._write(self._waiting)
-        self._decision.saved(time.perf_counter() - start_s + (self._files.write_s or 0.0))
+        # Who watches saves has been waited for already, unless it is done later.
+        writing_s = 0.0 if self._watchers and not can_wait else self._files.write_s or 0.0
+        self._decision.saved(time.perf_counter() - start_s + writing_s)
 
     def _write(self, waiting: list[Saved]) -> None:
         """Has the chief write a state, with a note of the batch that comes next; called on all workers."""
