@@ -20,6 +20,7 @@ BELOW = {
     "data_parallel": {"errors", "moved", "framework", "cluster", "scaling", "training"},
     "loops": {"errors", "moved", "framework", "cluster", "scaling", "training"},
     "callbacks": {"errors", "moved", "framework", "cluster", "scaling", "training"},
+    "ray": {"errors", "moved", "framework", "cluster", "scaling", "launch", "training"},
     "doctor": {"errors", "moved", "framework", "cluster", "scaling", "launch", "training"},
     "flags": {"errors", "moved", "framework", "cluster", "scaling", "training", "data_parallel"},
     "parity": {"errors", "moved", "framework", "cluster", "scaling", "launch", "training", "data_parallel"},
@@ -49,10 +50,11 @@ BELOW = {
         "loops",
         "moved",
         "parity",
+        "ray",
     },
 }
 USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor"}
-USES_MORE = {"flags": {"absl"}}
+USES_MORE = {"flags": {"absl"}, "ray": {"numpy", "ray"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 MAY_USE_PRIVATE_NAMES = "framework"
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tfscale import callbacks as callbacks
     from tfscale import flags as flags
     from tfscale import loops as loops
+    from tfscale import ray as ray
     from tfscale.cluster import ClusterSpec, resolve_cluster
     from tfscale.data_parallel import DataParallel
     from tfscale.errors import (
@@ -156,7 +157,7 @@ _HOMES = {
 }
 
 # Public modules, loaded as attributes of this one.
-_MODULES = ("callbacks", "flags", "loops")
+_MODULES = ("callbacks", "flags", "loops", "ray")
 
 
 def __getattr__(name: str) -> Any:

@@ -33,6 +33,7 @@ from tfscale.training.optimizers import answer_all_reduce
 from tfscale.training.outside import entering_scope
 from tfscale.training.packs import Packing, choose_packing
 from tfscale.training.reads import read_in_step
+from tfscale.training.recovery.termination import end_first_process_at_once
 from tfscale.training.replica_count import told
 from tfscale.training.scope_checks import refuse_loop_inside_scope, refuse_optimizer_outside
 from tfscale.training.xla import refuse_updates_inside_xla
@@ -127,6 +128,7 @@ def make_strategy(
     """
     beside = {"communication": communication, "bytes_per_pack": bytes_per_pack, "timeout_s": timeout_s}
     network = choose_network(network, **beside)
+    end_first_process_at_once()
     cluster = _find_cluster() if cluster is None else cluster
     names = choose_devices(devices, _logical_devices()) if cluster.num_workers == 1 else _worker_devices(devices)
     device_types = [name.split(":")[0] for name in names]
