@@ -14,12 +14,14 @@ LONG := tests/chaos tests/examples tests/benchmarks \
   $(addprefix tests/training/test_,contract_counts.py gone.py gone_early.py gone_in_loops.py interrupt.py) \
   $(addprefix tests/training/recovery/test_,kills.py order.py remote_runs.py resume.py) \
   $(addprefix tests/training/,compression/test_training.py callbacks/test_non_finite_skip.py callbacks/test_non_finite_watch.py)
+# Needs engines that `make test-engines` installs.
+ENGINES := tests/engines
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test test-long test-contract lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check contract programs canary soak clean
+.PHONY: help demo demo-recovery test test-long test-contract test-engines lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-meeting contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -27,6 +29,7 @@ help:
 	@echo "make test    lint, then all tests but those of the next two, the examples of docstrings and documents among them"
 	@echo "make test-long  jobs to which faults come, what is killed and goes on, examples, benchmarks, 1 to 8 replicas"
 	@echo "make test-contract  every case of the contract on three replicas, every row on one, two and two workers"
+	@echo "make test-engines  installs Slurm, Open MPI, MPICH and Ray (as root), and trains on each: two nodes in namespaces"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
 	@echo "make bench-torch  install PyTorch (CPU build) for make bench and make bench-links"
@@ -35,6 +38,7 @@ help:
 	@echo "make bench-data  dp.dataset beside tf.data written by hand, and its work on 1 to 3 workers"
 	@echo "make bench-recovery  20 kills of 2 workers and of 3, and the parts of the time from kill to next step"
 	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
+	@echo "make bench-meeting  2 to 1,000 workers that meet in a few processes: seconds, processor time, files, messages"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
 	@echo "make canary  the oldest and newest Keras and TensorFlow, each in an environment of its own: their code, 20 rows"
@@ -48,13 +52,21 @@ demo-recovery: $(VENV)/.examples
 	$(BIN)/python examples/pull_the_plug.py
 
 test: lint $(VENV)/.test
-	$(PYTEST) $(patsubst %,--ignore=%,$(CONTRACT) $(LONG))
+	$(PYTEST) $(patsubst %,--ignore=%,$(CONTRACT) $(LONG) $(ENGINES))
 
 test-long: $(VENV)/.test
 	$(PYTEST) $(LONG)
 
 test-contract: $(VENV)/.test
 	$(PYTEST) $(CONTRACT)
+
+# Real Slurm, Open MPI, MPICH and Ray; as root on Debian or Ubuntu. One test at a time: they would share Slurm's nodes.
+test-engines: $(VENV)/.test
+	apt-get update -q
+	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+	  slurmctld slurmd slurm-client munge iproute2 openmpi-bin mpich util-linux
+	$(PIP) install --quiet --editable ".[test,dev,ray]"
+	TFSCALE_TEST_ALL_ENGINES=1 $(BIN)/python -m pytest $(ENGINES)
 
 lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .
@@ -84,6 +96,9 @@ bench-recovery: $(VENV)/.examples
 
 bench-check: $(VENV)/.test
 	$(BIN)/python -m benchmarks.check
+
+bench-meeting: $(VENV)/.test
+	$(BIN)/python -m benchmarks.meeting
 
 contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write README.md

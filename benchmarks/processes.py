@@ -1,7 +1,6 @@
 """Starts a contender's processes, asks them for blocks of steps, and ends them.
 
-Every wait has a deadline. What misses it is killed with all it started: a TensorFlow worker that
-waits for a peer ignores SIGTERM.
+Every wait has a deadline. What misses it is killed with all it started.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import dataclasses
 import json
 import os
 import select
-import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import Contender
+from tfscale.launch.ports import free_addresses
+from tfscale.launch.process_group import kill_group
 
 ROOT = Path(__file__).resolve().parent.parent
 _SHOWN_CHARACTERS = 4000
@@ -173,8 +172,7 @@ class Worker:
 
     def kill(self) -> None:
         """Ends the process and whatever it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process.pid)
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.stdout.close()
@@ -186,7 +184,7 @@ def _environments(contender: Contender) -> list[dict[str, str]]:
     own = plain_environment() | {"TF_USE_LEGACY_KERAS": "1" if contender.library == "tf_keras" else "0"}
     if contender.num_workers == 1:
         return [own]
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(contender.num_workers)]
+    addresses = free_addresses(contender.num_workers)
     return [own | cluster_environment(addresses, rank) for rank in range(contender.num_workers)]
 
 
@@ -201,12 +199,3 @@ def cluster_environment(addresses: Sequence[str], rank: int) -> dict[str, str]:
     return {
         "TF_CONFIG": json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": rank}})
     }
-
-
-def free_ports(num_ports: int) -> list[int]:
-    # All are held until the last is found, so that they differ.
-    with contextlib.ExitStack() as sockets:
-        held = [sockets.enter_context(socket.socket()) for _ in range(num_ports)]
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]

@@ -11,11 +11,11 @@ import tfscale
 def batches(num_replicas: int) -> dict[str, Any]:
     """(per-replica, global, reference batch, ratio, BatchNormalization) for each way to ask."""
     tfscale.simulate_replicas(num_replicas)
-    asked: dict[str, dict[str, int]] = {
+    asked: dict[str, dict[str, Any]] = {
         "per_replica": {"per_replica_batch": 24},
         "global": {"global_batch": 24},
-        "reference": {"global_batch": 24, "reference_batch": 12},
-        "local": {"global_batch": 24, "reference_batch": 4},
+        "reference": {"global_batch": 24, "recipe": tfscale.Recipe(12)},
+        "local": {"global_batch": 24, "recipe": tfscale.Recipe(4)},
     }
     found = {}
     for name, arguments in asked.items():
@@ -38,7 +38,8 @@ def train(num_replicas: int) -> dict[str, Any]:
         return keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
 
     # 100 examples are 20 reference steps; 2 epochs of warm-up are 40 of them, and 10 of the run.
-    dp = tfscale.DataParallel(global_batch=20, reference_batch=5, examples_per_epoch=100, warmup_epochs=2)
+    recipe = tfscale.Recipe(reference_batch=5, examples_per_epoch=100, warmup_epochs=2)
+    dp = tfscale.DataParallel(global_batch=20, recipe=recipe)
     with dp.scope():
         model = dp.prepare(build())
         model.compile(dp.optimizer(keras.optimizers.SGD(0.005, momentum=0.9)), "mse")

@@ -14,3 +14,9 @@ def replicas(count):
     values(["train.py", f"--simulate_replicas={count}"])
     is_loaded = "tensorflow" in sys.modules
     return is_loaded, tfscale.flags.data_parallel(flag_values=values).num_replicas
+
+
+def network() -> bool:
+    """Whether a network that compresses nothing loads TensorFlow."""
+    tfscale.Network("ring", 0, "none", True, 5)
+    return "tensorflow" in sys.modules

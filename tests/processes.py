@@ -21,7 +21,6 @@ import importlib
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -36,6 +35,8 @@ import psutil
 
 from tests.repository import ROOT
 from tfscale import ClusterSpec
+from tfscale.launch.ports import free_addresses
+from tfscale.launch.process_group import kill_group
 from tfscale.parity.fork_server import ForkedProcess, ForkServer, can_fork, wait_for_call
 
 _POLL_INTERVAL_S = 0.02
@@ -113,7 +114,7 @@ def run_workers(
     Raises:
         CaseError: A worker raised, died, or did not finish in time.
     """
-    addresses = tuple(f"127.0.0.1:{port}" for port in _free_ports(num_workers))
+    addresses = free_addresses(num_workers)
     specs = [ClusterSpec(addresses, rank) for rank in range(num_workers)]
     calls = [(target, tuple(args), {**(env or {}), "TF_CONFIG": spec.to_tf_config()}) for spec in specs]
     return _run(calls, timeout_s)
@@ -168,7 +169,7 @@ def started_workers(target: str, num_workers: int, *, args: Sequence[Any] = ()) 
     Yields:
         The processes, by rank.
     """
-    addresses = tuple(f"127.0.0.1:{port}" for port in _free_ports(num_workers))
+    addresses = free_addresses(num_workers)
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as processes:
         cases = []
         for rank, address in enumerate(addresses):
@@ -268,10 +269,8 @@ def _started(
     try:
         yield Case(process, directory)
     finally:
-        # SIGKILL, because a TensorFlow worker that waits for a peer ignores SIGTERM; the whole
-        # group, because a case may have started processes of its own.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        # The whole group, because a case may have started processes of its own.
+        kill_group(process.pid)
         process.communicate()
 
 
@@ -303,16 +302,6 @@ def _report(target: str, cases: list[Case], what: str) -> str:
         state = "still running" if status is None else f"exit status {status}"
         lines += [f"--- process {rank} of {len(cases)}, {state}:", case.output()]
     return "\n".join(lines)
-
-
-def _free_ports(num_ports: int) -> list[int]:
-    # All are held until the last is found, so that they differ. Another process may still take one
-    # before the worker does; there is no way to hand an open socket to TensorFlow.
-    with contextlib.ExitStack() as sockets:
-        held = [sockets.enter_context(socket.socket()) for _ in range(num_ports)]
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
 
 
 def _end_with_parent() -> None:

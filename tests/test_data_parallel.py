@@ -1,22 +1,36 @@
 """`DataParallel` re-derives for the batch, and says what it did."""
 
+import dataclasses
+import inspect
 import re
 
 import keras
 import numpy as np
 import pytest
 
+import tfscale
 from tests.processes import run_case
 from tests.training.contract_cases_optimizers import BROKEN
 from tests.training.models import ScheduleWithoutConfig
-from tfscale import BatchError, DataParallel, NoRule, Recipe, ReplicaSchedule, ScalingError, SqrtRule
+from tfscale import (
+    BatchError,
+    CommunicationError,
+    DataParallel,
+    ModelError,
+    Network,
+    NoRule,
+    Recipe,
+    ReplicaSchedule,
+    ScalingError,
+    SqrtRule,
+)
 
 CASES = "tests.cases_data_parallel"
-NEW = {"warmup_epochs": 0, "devices": 1}
 
 
-def grown(ratio=4, **arguments):
-    return DataParallel(per_replica_batch=8 * ratio, reference_batch=8, **{**NEW, **arguments})
+def grown(ratio=4, **recipe):
+    recipe = Recipe(**{"reference_batch": 8, "warmup_epochs": 0, **recipe})
+    return DataParallel(per_replica_batch=8 * ratio, recipe=recipe, devices=1)
 
 
 def test_reference_batch_by_default():
@@ -86,14 +100,85 @@ def test_print_names_what_is_kept():
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ({"recipe": Recipe(reference_batch=8)}, ScalingError, "`reference_batch` must be given once"),
-        ({"recipe": Recipe(warmup_epochs=1)}, ScalingError, "`warmup_epochs` must be given once"),
         ({"recipe": {"critical_batch": 8}}, ScalingError, "`recipe` must be a `tfscale.Recipe`"),
+        ({"network": {"compression": "bf16"}}, CommunicationError, "`network` must be a `tfscale.Network`"),
+        ({"network": Recipe()}, CommunicationError, "`network` must be a `tfscale.Network`"),
+        ({"batch_norm": "global"}, ModelError, "`batch_norm` must be one of"),
     ],
 )
-def test_bad_recipe(arguments, error, said):
-    with pytest.raises(error, match=said):
-        grown(4, **arguments)
+def test_bad_groups(arguments, error, said):
+    with pytest.raises(error, match=rf"{said}(.|\n)*Received: {next(iter(arguments))}="):
+        DataParallel(8, devices=1, **arguments)
+
+
+MOVED = {
+    "reference_batch": (16, "recipe=tfscale.Recipe(reference_batch=16)"),
+    "rule": ("linear", "recipe=tfscale.Recipe(rule='linear')"),
+    "warmup_epochs": (2.5, "recipe=tfscale.Recipe(warmup_epochs=2.5)"),
+    "examples_per_epoch": (1000, "recipe=tfscale.Recipe(examples_per_epoch=1000)"),
+    "adam_beta_1": ("memory", "recipe=tfscale.Recipe(adam_beta_1='memory')"),
+    "critical_batch": (600, "recipe=tfscale.Recipe(critical_batch=600)"),
+    "clipped_share": (0.5, "recipe=tfscale.Recipe(clipped_share=0.5)"),
+    "communication": ("ring", "network=tfscale.Network(communication='ring')"),
+    "bytes_per_pack": (0, "network=tfscale.Network(bytes_per_pack=0)"),
+    "compression": ("bf16", "network=tfscale.Network(compression='bf16')"),
+    "double_buffering": (True, "network=tfscale.Network(double_buffering=True)"),
+    "timeout_s": (600, "network=tfscale.Network(timeout_s=600)"),
+    "strategy": (None, "devices=None"),
+}
+
+
+def test_every_field_of_a_group_is_known_to_have_moved():
+    fields = {field.name for group in (Recipe, Network) for field in dataclasses.fields(group)}
+    assert MOVED.keys() == fields | {"strategy"}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_an_old_argument_is_refused_with_the_new_line(name):
+    value, written = MOVED[name]
+    with pytest.raises(TypeError) as caught:
+        DataParallel(64, devices=1, **{name: value})
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"`{name}` is ")
+    devices = "" if name == "strategy" else "devices=1, "
+    line = f"tfscale.DataParallel(64, {devices}{written})"
+    assert second == f"Received: {name}={value!r}. Write: {line}"
+    # What it says is right.
+    if name != "strategy":
+        assert eval(line, {"tfscale": tfscale}).global_batch == 64
+
+
+def test_old_arguments_beside_new_ones():
+    given = {"recipe": Recipe(8, critical_batch=600), "rule": "sqrt", "compression": "bf16", "seed": 1}
+    with pytest.raises(TypeError) as caught:
+        DataParallel(global_batch=64, strategy=object(), **given)
+    assert str(caught.value) == (
+        "`strategy` is given as `devices`. `rule` is a field of `tfscale.Recipe`. `compression` is a field of "
+        "`tfscale.Network`.\n"
+        "Received: strategy=<object>, rule='sqrt', compression='bf16'. Write: tfscale.DataParallel(global_batch=64, "
+        "devices=<object>, seed=1, recipe=tfscale.Recipe(reference_batch=8, critical_batch=600, rule='sqrt'), "
+        "network=tfscale.Network(compression='bf16'))"
+    )
+
+
+@pytest.mark.parametrize("name", ["compression", "double_buffering", "timeout_s"])
+def test_prepare_refuses_old_arguments_too(name):
+    value, written = MOVED[name]
+    model = keras.Sequential()
+    with pytest.raises(
+        TypeError, match=rf"is a field of `tfscale.Network`(.|\n)*tfscale\.prepare\(.*{re.escape(written)}\)"
+    ):
+        tfscale.prepare(model, strategy=None, **{name: value})
+
+
+def test_an_argument_that_never_was():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'batch_size'"):
+        DataParallel(batch_size=64)
+
+
+def test_signature():
+    names = "per_replica_batch global_batch recipe network devices batch_norm micro_batch steps_per_execution seed"
+    assert list(inspect.signature(DataParallel).parameters) == names.split()
 
 
 OPTIMIZERS = [
@@ -181,7 +266,7 @@ def test_warmup_goes_by_the_rule_of_the_optimizer():
 
 def test_auto_warmup_without_the_length_of_an_epoch():
     dp = grown(4, warmup_epochs="auto")
-    with pytest.raises(ScalingError, match=r"without examples_per_epoch\. Give examples_per_epoch, or warmup_epochs=0"):
+    with pytest.raises(ScalingError, match=r"without examples_per_epoch\. Give examples_per_epoch to the recipe"):
         dp.optimizer(keras.optimizers.SGD(0.1))
     # No other rule warms up by itself.
     dp.optimizer(keras.optimizers.Adam(0.1))
@@ -217,6 +302,16 @@ def test_table():
         ["net: momentum of 1 BatchNormalization", "per step", "0.9", "0.430467", "m^r"],
     ]
     assert rows[10:12] == [[""], ["Why:"]]
+
+
+def test_models_are_listed_in_the_order_of_their_preparing():
+    dp = grown(8)
+    with dp.scope():
+        names = [f"net_{index}" for index in (3, 1, 4, 0, 5, 2)]
+        models = [keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization()], name=name) for name in names]
+        kept = [dp.prepare(model) for model in [*models, models[0]]]
+    assert re.findall(r"^(net_\d): momentum", str(dp), re.MULTILINE) == names
+    assert len(kept) == 7
 
 
 def test_table_before_anything_was_derived():
@@ -299,12 +394,16 @@ def test_refuses_what_is_no_optimizer(value):
         ({"warmup_epochs": "five"}, ScalingError, "`warmup_epochs` must be"),
         ({"examples_per_epoch": 0}, BatchError, "positive integer"),
         ({"reference_batch": 0}, BatchError, "`reference_batch` must be a positive integer"),
-        ({"global_batch": 4}, BatchError, "Exactly one"),
     ],
 )
-def test_bad_arguments(arguments, error, rule):
+def test_bad_recipe(arguments, error, rule):
     with pytest.raises(error, match=rf"{rule}"):
-        grown(4, **arguments) if "reference_batch" not in arguments else DataParallel(8, devices=1, **arguments)
+        grown(4, **arguments)
+
+
+def test_both_batches():
+    with pytest.raises(BatchError, match="Exactly one"):
+        DataParallel(8, global_batch=4, devices=1)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

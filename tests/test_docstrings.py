@@ -25,9 +25,13 @@ def _docstrings(path):
     return walk(ast.parse((ROOT / path).read_text()), module_name(path))
 
 
-EXAMPLES = {
-    name: (path, docstring) for path in library_files() for name, docstring in _docstrings(path) if ">>>" in docstring
-}
+def examples_of(paths):
+    """The docstrings with examples, by the name of what they describe."""
+    return {name: (path, docstring) for path in paths for name, docstring in _docstrings(path) if ">>>" in docstring}
+
+
+# Those of `tfscale.ray` need Ray: tests/engines/test_ray.py.
+EXAMPLES = examples_of(path for path in library_files() if path.parts[1] != "ray")
 
 
 # Logical devices are made before TensorFlow starts, and a process has one strategy of several; any number have one.

@@ -10,19 +10,32 @@ from tests.repository import LIBRARY, ROOT, library_files
 # Each part of the library, and the parts below it. A part that is not here has no place yet.
 BELOW = {
     "errors": set(),
+    "moved": set(),
     "framework": {"errors"},
     "cluster": {"errors"},
     "scaling": {"errors"},
     "measure": {"errors"},
     "launch": {"errors", "cluster"},
-    "training": {"errors", "framework", "cluster", "scaling"},
-    "data_parallel": {"errors", "framework", "cluster", "scaling", "training"},
-    "loops": {"errors", "framework", "cluster", "scaling", "training"},
-    "callbacks": {"errors", "framework", "cluster", "scaling", "training"},
-    "doctor": {"errors", "framework", "cluster", "scaling", "launch", "training"},
-    "flags": {"errors", "framework", "cluster", "scaling", "training", "data_parallel"},
-    "parity": {"errors", "framework", "cluster", "scaling", "launch", "training", "data_parallel"},
-    "cli": {"errors", "framework", "cluster", "scaling", "launch", "training", "data_parallel", "parity", "doctor"},
+    "training": {"errors", "moved", "framework", "cluster", "scaling"},
+    "data_parallel": {"errors", "moved", "framework", "cluster", "scaling", "training"},
+    "loops": {"errors", "moved", "framework", "cluster", "scaling", "training"},
+    "callbacks": {"errors", "moved", "framework", "cluster", "scaling", "training"},
+    "ray": {"errors", "moved", "framework", "cluster", "scaling", "launch", "training"},
+    "doctor": {"errors", "moved", "framework", "cluster", "scaling", "launch", "training"},
+    "flags": {"errors", "moved", "framework", "cluster", "scaling", "training", "data_parallel"},
+    "parity": {"errors", "moved", "framework", "cluster", "scaling", "launch", "training", "data_parallel"},
+    "cli": {
+        "errors",
+        "moved",
+        "framework",
+        "cluster",
+        "scaling",
+        "launch",
+        "training",
+        "data_parallel",
+        "parity",
+        "doctor",
+    },
     "__main__": {"cli"},
     "__init__": {
         "errors",
@@ -35,11 +48,13 @@ BELOW = {
         "data_parallel",
         "flags",
         "loops",
+        "moved",
         "parity",
+        "ray",
     },
 }
 USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor"}
-USES_MORE = {"flags": {"absl"}}
+USES_MORE = {"flags": {"absl"}, "ray": {"numpy", "ray"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 MAY_USE_PRIVATE_NAMES = "framework"
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import importlib.util
 
 import pytest
 
@@ -15,6 +16,7 @@ NAMES = {
     "AdaScaleSGD",
     "BatchError",
     "BatchPlan",
+    "CallbackError",
     "ClusterError",
     "ClusterSpec",
     "CommunicationError",
@@ -28,6 +30,7 @@ NAMES = {
     "LinearRule",
     "MeasureError",
     "ModelError",
+    "Network",
     "NoRule",
     "NonFiniteError",
     "ParityError",
@@ -68,6 +71,7 @@ MODULES = {
     },
     "flags": {"data_parallel", "define"},
     "loops": {"ReplicaBatch", "all_gather", "all_reduce_sum", "apply_reduced", "global_mean", "run_on_replicas"},
+    "ray": {"Config", "Report", "Trainer"},
 }
 
 FLAGS = {
@@ -173,6 +177,16 @@ def test_every_public_module():
 
 def names_of_modules():
     return {name: set(getattr(tfscale, name).__all__) for name in tfscale._MODULES}
+
+
+def test_without_ray_the_names_of_its_module_say_what_is_missing(monkeypatch):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else find_spec(name))
+    monkeypatch.delitem(vars(tfscale.ray), "Trainer", raising=False)
+    with pytest.raises(ImportError, match=r"`tfscale.ray.Trainer` needs Ray.*\n.*pip install 'tfscale\[ray\]'"):
+        tfscale.ray.Trainer  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'Tuner'"):
+        tfscale.ray.Tuner  # noqa: B018
 
 
 def test_unknown_name():

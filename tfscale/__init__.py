@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from tfscale import callbacks as callbacks
     from tfscale import flags as flags
     from tfscale import loops as loops
+    from tfscale import ray as ray
     from tfscale.cluster import ClusterSpec, resolve_cluster
     from tfscale.data_parallel import DataParallel
     from tfscale.errors import (
         BatchError,
+        CallbackError,
         ClusterError,
         CommunicationError,
         DataError,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from tfscale.training.data.files import RecordFiles
     from tfscale.training.gather import gather_rows
     from tfscale.training.model import prepare
+    from tfscale.training.network import Network
     from tfscale.training.optimizers import sum_gradients
     from tfscale.training.schedules import ReplicaSchedule, StepDecay
     from tfscale.training.strategy import make_strategy, simulate_replicas
@@ -63,6 +66,7 @@ __all__ = [
     "AdaScaleSGD",
     "BatchError",
     "BatchPlan",
+    "CallbackError",
     "ClusterError",
     "ClusterSpec",
     "CommunicationError",
@@ -76,6 +80,7 @@ __all__ = [
     "LinearRule",
     "MeasureError",
     "ModelError",
+    "Network",
     "NoRule",
     "NonFiniteError",
     "ParityError",
@@ -110,6 +115,7 @@ _HOMES = {
     "AdaScaleSGD": "tfscale.training.adascale",
     "BatchError": "tfscale.errors",
     "BatchPlan": "tfscale.scaling.batch_plan",
+    "CallbackError": "tfscale.errors",
     "ClusterError": "tfscale.errors",
     "ClusterSpec": "tfscale.cluster",
     "CommunicationError": "tfscale.errors",
@@ -123,6 +129,7 @@ _HOMES = {
     "LinearRule": "tfscale.scaling.rules",
     "MeasureError": "tfscale.errors",
     "ModelError": "tfscale.errors",
+    "Network": "tfscale.training.network",
     "NoRule": "tfscale.scaling.rules",
     "NonFiniteError": "tfscale.errors",
     "ParityError": "tfscale.errors",
@@ -150,7 +157,7 @@ _HOMES = {
 }
 
 # Public modules, loaded as attributes of this one.
-_MODULES = ("callbacks", "flags", "loops")
+_MODULES = ("callbacks", "flags", "loops", "ray")
 
 
 def __getattr__(name: str) -> Any:

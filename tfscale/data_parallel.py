@@ -15,11 +15,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.errors import DeviceError
-from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, describe_growth
+from tfscale.moved import refusing_moved
+from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, describe_recipe
 from tfscale.scaling.batch_plan import check_one_batch
-from tfscale.scaling.recipe import recipe_beside
-from tfscale.training.batch_norm import batch_norm_knobs, choose_batch_norm
+from tfscale.scaling.recipe import choose_recipe
+from tfscale.training.batch_norm import batch_norm_knobs, check_batch_norm, choose_batch_norm
 from tfscale.training.callbacks.chief_only import write_on_chief_only
 from tfscale.training.callbacks.drift_watch import DriftWatch
 from tfscale.training.callbacks.non_finite_watch import NonFiniteWatch
@@ -33,16 +33,21 @@ from tfscale.training.inputs import local_replicas, worker_rank
 from tfscale.training.link import describe_link
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
+from tfscale.training.network import Network, choose_network
 from tfscale.training.recovery.location import find_directory
 from tfscale.training.rederived import rederive_optimizer, rederive_schedule
 from tfscale.training.scope_checks import scope_of
 from tfscale.training.sending import choose_sending
 from tfscale.training.steps_per_call import check_steps_per_execution
-from tfscale.training.strategy import adopt_strategy, make_strategy
+from tfscale.training.strategy import adopt_strategy, check_network_of, make_strategy
 
 
 class DataParallel:
     """Trains one Keras model on all replicas of a job, with the result of one.
+
+    Making one is work: it meets the other workers of the job, for which it waits up to `Network.timeout_s` (120 s); it
+    starts TensorFlow on them, measures the link between the replicas where there is one (a second), and seeds Python,
+    NumPy and Keras if a seed is given. Make it at the top of a script, once.
 
     Give exactly one of the two batch sizes; the other follows:
     `global_batch = per_replica_batch * num_replicas`.
@@ -52,29 +57,16 @@ class DataParallel:
             BatchNormalization keeps seeing as many examples as on one replica.
         global_batch: Examples of all replicas in one step: the batch is kept, and split. It need not be a multiple of
             the number of replicas.
-        reference_batch: The batch for which learning rate, schedule, betas ... were tuned. By default
-            `per_replica_batch` (a recipe for one replica), or `global_batch` when that was given.
-        examples_per_epoch: Examples in an epoch; needed for a warm-up only, and to show the steps of an epoch.
-        rule: By what factor the learning rate grows: `"auto"` (by optimizer), `"linear"`, `"sqrt"`, `"none"`,
-            `"adascale"` (measured at every step: `AdaScaleSGD`), a `ScalingRule`, or a function of the batch ratio.
-        warmup_epochs: Epochs over which the rate rises from the reference rate; `"auto"` is 5 for the linear rule, and
-            none for the others.
-        recipe: A `Recipe`: the four arguments above, where they are not given by themselves, and what else is known of
-            the run that was tuned: its critical batch, how often clipping bites, what becomes of Adam's beta_1.
+        recipe: What is known of the run that learning rate, schedule, betas ... were tuned for, and how they follow a
+            larger batch: its batch, the rule of the rate, the warm-up; see `Recipe`. By default it is one for
+            `per_replica_batch` examples (on one replica), or for `global_batch` when that was given.
+        network: How replicas reach each other, and how gradients travel between them; see `Network`. By default
+            everything is chosen, and exact.
+        devices: As `make_strategy`; or a strategy of one's own, a `tf.distribute.MirroredStrategy` or
+            `MultiWorkerMirroredStrategy`.
         batch_norm: `"auto"`, `"local"` or `"synchronized"`. `"auto"` is local where one replica has at least
-            `reference_batch` examples, else synchronised: statistics of as many examples as in the reference run.
-        compression: How gradients travel. `"none"`: as they are (exact). `"bf16"` and `"fp16"`: in half of the bytes
-            (rounding). `PowerSGD(rank)`: as thin matrices (approximate). `ErrorFeedback(inner)`: what a compression
-            leaves out goes into the next step. Or a `Compression` of one's own. Losses, counts and metrics stay exact.
-        double_buffering: Whether gradients travel during the next step, which hides the link behind its computation
-            (approximate: each update is made with the gradients of the step before; the same on any number of replicas
-            from two on, and off on one). The first step of an epoch makes no update, its end makes up for it;
-            `train_on_batch` stays exact. Published cost: ResNet-50 on CIFAR-10 at 89.3 % in place of 93.2 %, VGG-16 at
-            90.6 % in place of 92.5 % (Chen et al. 2022, SAPipe). Not with gradient accumulation or AdaScale.
-        communication: As `make_strategy`.
-        bytes_per_pack: As `make_strategy`.
-        devices: As `make_strategy`.
-        strategy: A strategy of one's own, in place of `devices`, `communication` and `bytes_per_pack`.
+            `Recipe.reference_batch` examples, else synchronised: statistics of as many examples as in the reference
+            run.
         micro_batch: Most examples of one forward and backward pass on one replica, where its share of a batch does not
             fit into memory: it is run in micro-steps, with one reduction and one update for all (exact).
             BatchNormalization normalises over a micro-step (of all replicas, if synchronised) and its moving averages
@@ -89,9 +81,10 @@ class DataParallel:
     Raises:
         BatchError: When no or both batch sizes are given, one is not a positive integer, the global batch is smaller
             than the number of replicas, or `micro_batch` is larger than a replica's part of it.
-        ScalingError: When the rule, the warm-up or the recipe is none, or one thing is given twice.
+        ScalingError: When `recipe` is no `Recipe`.
         DeviceError: For unknown devices, or a strategy that is not mirrored.
-        CommunicationError: For an unknown compression, or a bad `bytes_per_pack` or `double_buffering`.
+        CommunicationError: When `network` is no `Network`, or says of a strategy what is not true of it.
+        TypeError: For an argument that is a field of `Recipe` or `Network`: the message has the line to write.
         ClusterError: When the environment describes a cluster by halves, or the workers do not meet or agree; see
             `make_strategy`.
 
@@ -106,7 +99,9 @@ class DataParallel:
         >>> print(dp)
         1 replica, global batch 8, reference batch 8: batch_ratio 1.
         The batch is the one that the recipe was tuned for: nothing was changed.
-        >>> grown = tfscale.DataParallel(per_replica_batch=64, reference_batch=16, warmup_epochs=0, devices=1)
+        >>> grown = tfscale.DataParallel(
+        ...     per_replica_batch=64, recipe=tfscale.Recipe(reference_batch=16, warmup_epochs=0), devices=1
+        ... )
         >>> sgd = grown.optimizer(keras.optimizers.SGD(0.1, momentum=0.9))
         >>> print(grown)
         1 replica, global batch 64, reference batch 16: batch_ratio 4.
@@ -120,47 +115,37 @@ class DataParallel:
           SGD.learning_rate: rule 'linear' (Goyal et al. 2017, arXiv:1706.02677), f = 4
     """
 
+    @refusing_moved({"recipe": Recipe, "network": Network}, {"strategy": "devices"})
     def __init__(
         self,
         per_replica_batch: int | None = None,
         *,
         global_batch: int | None = None,
-        reference_batch: int | None = None,
-        examples_per_epoch: int | None = None,
-        rule: Any = "auto",
-        warmup_epochs: Any = "auto",
         recipe: Recipe | None = None,
+        network: Network | None = None,
+        devices: str | int | Sequence[str] | tf.distribute.Strategy = "auto",
         batch_norm: str = "auto",
-        compression: Any = "none",
-        double_buffering: bool = False,
-        communication: str = "auto",
-        bytes_per_pack: int | None = None,
-        devices: str | int | Sequence[str] = "auto",
-        strategy: tf.distribute.Strategy | None = None,
         micro_batch: int | str | None = None,
         steps_per_execution: str | None = None,
         seed: int | None = None,
     ):
         check_steps_per_execution(steps_per_execution)
         check_one_batch(per_replica_batch, global_batch)
-        choose_batch_norm(batch_norm, per_replica_batch=1, reference_batch=1)
-        beside = {"rule": rule, "warmup_epochs": warmup_epochs, "examples_per_epoch": examples_per_epoch}
-        known = recipe_beside(recipe, reference_batch=reference_batch, **beside)
-        self._sending = choose_sending(compression, double_buffering)
+        check_batch_norm(batch_norm)
+        self._recipe = choose_recipe(recipe)
+        self._network = choose_network(network)
+        self._sending = choose_sending(self._network)
         batches = {
             "per_replica_batch": per_replica_batch,
             "global_batch": global_batch,
-            "reference_batch": known.reference_batch,
+            "reference_batch": self._recipe.reference_batch,
         }
         given = {**batches, "batch_norm": batch_norm, **self._sending.names(), "seed": seed}
-        self._strategy = _strategy_of(
-            strategy, agree_on=given, devices=devices, communication=communication, bytes_per_pack=bytes_per_pack
-        )
-        plan = _plan_of(batches, micro_batch, self.num_replicas)
+        self._strategy = _strategy_of(devices, self._network, agree_on=given)
+        self._plan = plan = _plan_of(batches, micro_batch, self.num_replicas)
         self._micro_batch = micro_batch
         self._seed = seed
         self._steps_per_execution = steps_per_execution
-        self._growth = known.grow(plan)
         self._batch_norm = choose_batch_norm(
             batch_norm,
             per_replica_batch=min(float(plan.per_replica_batch), plan.micro_batch),
@@ -168,7 +153,8 @@ class DataParallel:
         )
         # By name, so that a notebook's cell that runs twice is listed once.
         self._knobs: dict[str, ScaledKnob] = {}
-        self._models: weakref.WeakSet[keras.Model] = weakref.WeakSet()
+        # In the order in which they were prepared.
+        self._models: weakref.WeakKeyDictionary[keras.Model, None] = weakref.WeakKeyDictionary()
         as_used: dict[str, Any] = {"batch_norm": self._batch_norm, "batch_ratio": self.batch_ratio}
         prepare_others(self._strategy, functools.partial(prepare, strategy=self._strategy, **as_used))
         if seed is not None:
@@ -192,7 +178,7 @@ class DataParallel:
     @property
     def plan(self) -> BatchPlan:
         """How the examples of a step are divided, and how many the reference run had."""
-        return self._growth.plan
+        return self._plan
 
     @property
     def batch_ratio(self) -> Fraction:
@@ -228,11 +214,10 @@ class DataParallel:
             batch_ratio=self.batch_ratio,
             micro_batch=self._micro_batch,
             steps_per_execution=self._steps_per_execution,
-            compression=self._sending.compression or "none",
-            double_buffering=self._sending.double_buffering,
+            network=self._network,
             check=check,
         )
-        self._models.add(prepared)
+        self._models[prepared] = None
         return prepared
 
     def optimizer(self, optimizer: Any) -> keras.optimizers.Optimizer:
@@ -246,9 +231,9 @@ class DataParallel:
 
         Raises:
             ScalingError: When it was re-derived before, has trained already, a hyper-parameter cannot be re-derived,
-                or the warm-up needs `examples_per_epoch`.
+                or the warm-up needs `Recipe.examples_per_epoch`.
         """
-        made, knobs = rederive_optimizer(optimizer, self._growth, self._strategy)
+        made, knobs = rederive_optimizer(optimizer, self._recipe, self._plan, self._strategy)
         self._list(knobs, prefix=f"{type(made).__name__}.")
         return made
 
@@ -262,9 +247,9 @@ class DataParallel:
             A `ReplicaSchedule`; at batch ratio 1 the same object.
 
         Raises:
-            ScalingError: When `rule` is "auto", which goes by the optimizer; otherwise as `ReplicaSchedule`.
+            ScalingError: When the recipe's rule is "auto", which goes by the optimizer; otherwise as `ReplicaSchedule`.
         """
-        made, knobs = rederive_schedule(schedule, self._growth)
+        made, knobs = rederive_schedule(schedule, self._recipe, self._plan)
         self._list(knobs)
         return made
 
@@ -338,7 +323,7 @@ class DataParallel:
             RecoveryError: For `BackupAndRestore` on several workers; `Recovery` does what it is for.
         """
         if directory is None or isinstance(directory, str | os.PathLike):
-            report = ScalingReport(self.plan, examples_per_epoch=self._growth.examples_per_epoch, directory=directory)
+            report = ScalingReport(self.plan, examples_per_epoch=self._recipe.examples_per_epoch, directory=directory)
             replicas = local_replicas(self._strategy)
             recovery = [] if directory is None else [Recovery(find_directory(directory) / "recovery")]
             watches: list[Any] = [NonFiniteWatch("report"), *([DriftWatch()] if replicas.total > 1 else [])]
@@ -354,12 +339,12 @@ class DataParallel:
 
     def __str__(self) -> str:
         models = [batch_norm_knobs(model, self.batch_ratio) for model in self._models]
-        growth = describe_growth(self._growth, [*self._knobs.values(), *itertools.chain(*models)])
+        knobs = [*self._knobs.values(), *itertools.chain(*models)]
         share = largest_share(self.global_batch, self.num_replicas)
         micro = [describe_micro_batch(model, self._micro_batch, share) for model in self._models]
         optimizers = [model.optimizer for model in self._models if model.compiled and model.optimizer is not None]
         others = [*micro, describe_link(self._strategy), *self._sending.describe(optimizers, self.num_replicas)]
-        return "\n".join([growth, *filter(None, others)])
+        return "\n".join([describe_recipe(self._recipe, self._plan, knobs), *filter(None, others)])
 
     def _list(self, knobs: Iterable[ScaledKnob], prefix: str = "") -> None:
         for knob in knobs:
@@ -377,18 +362,9 @@ def _plan_of(batches: dict[str, Any], micro_batch: Any, num_replicas: int) -> Ba
     return BatchPlan(**batches, micro_batch=micro_batch, num_replicas=num_replicas)
 
 
-def _strategy_of(
-    strategy: tf.distribute.Strategy | None, *, agree_on: dict[str, Any], **arguments: Any
-) -> tf.distribute.Strategy:
-    """The user's own strategy, or one made with these arguments."""
-    if strategy is None:
-        return make_strategy(agree_on=agree_on, **arguments)
-    defaults = {"devices": "auto", "communication": "auto", "bytes_per_pack": None}
-    given = [f"{name}={value!r}" for name, value in arguments.items() if value != defaults[name]]
-    if given:
-        raise DeviceError(
-            "`devices` and `strategy` exclude each other, and so do `communication` and `bytes_per_pack`: a strategy "
-            "has its own.\n"
-            f"Received: {', '.join(given)} and a {type(strategy).__name__}. Leave one of them out."
-        )
-    return adopt_strategy(strategy)
+def _strategy_of(devices: Any, network: Network, *, agree_on: dict[str, Any]) -> tf.distribute.Strategy:
+    """The user's own strategy, or one for these devices."""
+    if not isinstance(devices, tf.distribute.Strategy):
+        return make_strategy(devices, network=network, agree_on=agree_on)
+    check_network_of(devices, network)
+    return adopt_strategy(devices)

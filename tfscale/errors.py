@@ -49,6 +49,10 @@ class BatchError(TfscaleError, ValueError):
     """A batch size is missing, given twice, no positive integer, or too small for the replicas."""
 
 
+class CallbackError(TfscaleError, ValueError):
+    """A callback was made with an argument that it cannot work with."""
+
+
 class ClusterError(TfscaleError, RuntimeError):
     """The environment does not say, or contradicts itself about, which workers are in the job."""
 

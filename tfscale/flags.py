@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from absl import flags
 
 from tfscale.scaling import Recipe
+from tfscale.training.network import Network
 
 if TYPE_CHECKING:
     from tfscale.data_parallel import DataParallel
@@ -15,17 +18,44 @@ if TYPE_CHECKING:
 __all__ = ["data_parallel", "define"]
 
 _BATCHES = ("per_replica_batch", "global_batch")
-_RECIPE = ("adam_beta_1", "critical_batch", "clipped_share")
+# Arguments of `DataParallel` that are objects: each of their fields has a flag.
+_GROUPS: Mapping[str, type] = {"recipe": Recipe, "network": Network}
+
+
+class _Flag(NamedTuple):
+    """What a flag is called, and what it takes."""
+
+    name: str
+    kind: Any
+    """`int`, `float`, `bool` or `str`; or a tuple of the texts that it takes."""
+    default: Any
+    help: str
+    least: int | None = None
+
+
+_OWN = (
+    _Flag("per_replica_batch", int, None, "Examples of one replica in one step: the batch grows with the replicas.", 1),
+    _Flag("global_batch", int, None, "Examples of all replicas in one step: the batch is kept, and split.", 1),
+    _Flag("devices", str, "auto", "'auto', a number, or names with commas between, such as GPU:0,GPU:1."),
+    _Flag("batch_norm", ("auto", "local", "synchronized"), "auto", "Which examples BatchNormalization sees."),
+    _Flag("micro_batch", str, None, "Most examples of one pass on one replica, or 'auto'; by default all of them."),
+    _Flag(
+        "steps_per_execution",
+        ("auto",),
+        None,
+        "Steps per call of the compiled function, as many as are good; by default what `compile` says.",
+    ),
+    _Flag("seed", int, None, "Seed of Python, NumPy and Keras."),
+)
+_SIMULATE = _Flag("simulate_replicas", int, None, "Make this many logical CPUs, to stand in for GPUs.", 1)
 
 
 def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> None:
-    """Defines one absl flag for each argument of `DataParallel`.
+    """Defines one absl flag for each argument of `DataParallel`, and for each field of its `Recipe` and `Network`.
 
-    `--per_replica_batch`, `--global_batch`, `--reference_batch`, `--examples_per_epoch`, `--scaling_rule`,
-    `--warmup_epochs`, `--batch_norm`, `--compression`, `--double_buffering`, `--communication`, `--bytes_per_pack`,
-    `--devices`, `--micro_batch`, `--steps_per_execution`, `--seed`; `--adam_beta_1`, `--critical_batch` and
-    `--clipped_share`, which make its `recipe`; and `--simulate_replicas` for N logical CPUs. A strategy, or a
-    compression, of one's own is no flag: give it to `data_parallel`. Loads no TensorFlow.
+    They bear the names of the arguments and fields: `--per_replica_batch`, `--reference_batch`, `--compression` ...;
+    the recipe's `rule` is `--scaling_rule`. `--simulate_replicas` makes N logical CPUs. What is an object of one's own
+    (a strategy, a rule, a compression) is no flag: give it to `data_parallel`. Loads no TensorFlow.
 
     Args:
         flag_values: Where to define them.
@@ -45,55 +75,40 @@ def define(*, flag_values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> N
         >>> values.global_batch, values.scaling_rule, values.devices
         (64, 'sqrt', 'auto')
     """
-    integers = {
-        "per_replica_batch": "Examples of one replica in one step: the batch grows with the replicas.",
-        "global_batch": "Examples of all replicas in one step: the batch is kept, and split.",
-        "reference_batch": "The batch that the recipe was tuned for; by default the one that is given.",
-        "examples_per_epoch": "Examples in an epoch; needed for a warm-up.",
-        "simulate_replicas": "Make this many logical CPUs, to stand in for GPUs; by default none are made.",
-    }
-    any_integers = {
-        "seed": "Seed of Python, NumPy and Keras.",
-        "bytes_per_pack": "Gradients travel in packs of about this size; 0 for one pack; by default it is chosen.",
-    }
-    enums = {
-        "scaling_rule": (("auto", "linear", "sqrt", "none", "adascale"), "By what factor the learning rate grows."),
-        "adam_beta_1": (("keep", "memory"), "What becomes of beta_1 of Adam and its kin: kept, or beta_1^r."),
-        "batch_norm": (("auto", "local", "synchronized"), "Which examples BatchNormalization sees."),
-    }
-    strings = {
-        "warmup_epochs": "Epochs over which the rate rises from the reference rate, or 'auto'.",
-        "communication": "'auto', 'nccl' or 'ring'.",
-        "compression": "How gradients travel: 'none', 'bf16', 'fp16' or 'powersgd:RANK'.",
-        "micro_batch": "Most examples of one pass on one replica, or 'auto'; by default all of them.",
-        "devices": "'auto', a number, or names with commas between, such as GPU:0,GPU:1.",
-    }
-    floats = {
-        "critical_batch": "The critical batch in examples, if it is known.",
-        "clipped_share": "The share of the steps in which clipping bites, from 0 to 1, if it is known.",
-    }
-    others = {"double_buffering", "steps_per_execution"}
-    unknown = defaults.keys() - {*integers, *enums, *strings, *any_integers, *floats, *others}
+    of_fields = [flag for group in _GROUPS.values() for flag in _flags_of(group).values()]
+    known = [*_OWN, *of_fields, _SIMULATE]
+    unknown = defaults.keys() - {flag.name for flag in known}
     if unknown:
         raise TypeError(f"`defaults` must be for flags that are defined here.\nReceived: {', '.join(sorted(unknown))}.")
-    for name, text in integers.items():
-        flags.DEFINE_integer(name, defaults.get(name), text, lower_bound=1, flag_values=flag_values)
-    for name, text in any_integers.items():
-        flags.DEFINE_integer(name, defaults.get(name), text, flag_values=flag_values)
-    for name, text in floats.items():
-        flags.DEFINE_float(name, defaults.get(name), text, flag_values=flag_values)
-    for name, (values, text) in enums.items():
-        default = defaults.get(name, "keep" if name == "adam_beta_1" else "auto")
-        flags.DEFINE_enum(name, default, values, text, flag_values=flag_values)
-    calls = "Steps per call of the compiled function, as many as are good; by default what `compile` says."
-    flags.DEFINE_enum(
-        "steps_per_execution", defaults.get("steps_per_execution"), ("auto",), calls, flag_values=flag_values
-    )
-    old = "Gradients travel during the next step, and are one step old."
-    flags.DEFINE_boolean("double_buffering", defaults.get("double_buffering", False), old, flag_values=flag_values)
-    for name, text in strings.items():
-        default = defaults.get(name, {"compression": "none", "micro_batch": None}.get(name, "auto"))
-        flags.DEFINE_string(name, None if default is None else str(default), text, flag_values=flag_values)
+    for flag in known:
+        _define_one(flag, defaults.get(flag.name, flag.default), flag_values)
+
+
+def _flags_of(group: type) -> dict[str, _Flag]:
+    """The flags of a dataclass, by field: what its annotations and their metadata say."""
+    hints = get_type_hints(group)
+    return {field.name: _flag_of(field, hints[field.name]) for field in dataclasses.fields(group)}
+
+
+def _flag_of(field: dataclasses.Field[Any], annotation: Any) -> _Flag:
+    said = field.metadata
+    kinds = [kind for kind in (bool, int, float) if annotation in (kind, kind | None)]
+    kind = said.get("choices") or (kinds[0] if kinds else str)
+    return _Flag(said.get("flag", field.name), kind, field.default, said["help"])
+
+
+def _define_one(flag: _Flag, default: Any, flag_values: flags.FlagValues) -> None:
+    given: dict[str, Any] = {"flag_values": flag_values}
+    if isinstance(flag.kind, tuple):
+        flags.DEFINE_enum(flag.name, default, flag.kind, flag.help, **given)
+    elif flag.kind is bool:
+        flags.DEFINE_boolean(flag.name, default, flag.help, **given)
+    elif flag.kind is int:
+        flags.DEFINE_integer(flag.name, default, flag.help, lower_bound=flag.least, **given)
+    elif flag.kind is float:
+        flags.DEFINE_float(flag.name, default, flag.help, **given)
+    else:
+        flags.DEFINE_string(flag.name, None if default is None else str(default), flag.help, **given)
 
 
 def data_parallel(*, flag_values: flags.FlagValues = flags.FLAGS, **arguments: Any) -> DataParallel:
@@ -103,7 +118,8 @@ def data_parallel(*, flag_values: flags.FlagValues = flags.FLAGS, **arguments: A
 
     Args:
         flag_values: Where they are defined.
-        **arguments: Arguments of `DataParallel` that go before the flags, such as `strategy`.
+        **arguments: What goes before the flags: arguments of `DataParallel`, such as a strategy as `devices`; or single
+            fields of its recipe and its network, such as a `compression` of one's own.
 
     Raises:
         BatchError: When no or both batch sizes are given; and whatever else `DataParallel` raises.
@@ -118,8 +134,7 @@ def data_parallel(*, flag_values: flags.FlagValues = flags.FLAGS, **arguments: A
         >>> tfscale.flags.data_parallel(flag_values=values).global_batch
         32
     """
-    known: dict[str, Any] = {name: flag_values[name].value for name in _RECIPE}
-    given = {**_arguments(flag_values), "recipe": Recipe(**known), **arguments}
+    given = {**_arguments(flag_values, arguments), **arguments}
     # Only now: parsing flags, and showing their help, needs no TensorFlow.
     if flag_values.simulate_replicas is not None:
         importlib.import_module("tfscale.training.strategy").simulate_replicas(flag_values.simulate_replicas)
@@ -127,42 +142,37 @@ def data_parallel(*, flag_values: flags.FlagValues = flags.FLAGS, **arguments: A
     return made
 
 
-def _arguments(values: flags.FlagValues) -> dict[str, Any]:
-    names = (
-        *_BATCHES,
-        "reference_batch",
-        "examples_per_epoch",
-        "batch_norm",
-        "double_buffering",
-        "communication",
-        "bytes_per_pack",
-        "steps_per_execution",
-        "seed",
-    )
-    found = {name: values[name].value for name in names}
+def _arguments(values: flags.FlagValues, before: dict[str, Any]) -> dict[str, Any]:
+    """What the flags say; fields that go before them are taken out of `before`."""
+    found = {flag.name: _read(values[flag.name].value, flag.name) for flag in _OWN}
     on_command_line = [name for name in _BATCHES if values[name].present]
     if len(on_command_line) == 1:
         found.update({name: None for name in _BATCHES if name not in on_command_line})
-    return {
-        **found,
-        "rule": values.scaling_rule,
-        "warmup_epochs": _number(values.warmup_epochs),
-        "devices": _devices(values.devices),
-        "compression": _compression(values.compression),
-        "micro_batch": _count(values.micro_batch),
-    }
+    for argument, group in _GROUPS.items():
+        if argument not in before:
+            found[argument] = group(**dict(_fields(values, group, before)))
+    return found
+
+
+def _fields(values: flags.FlagValues, group: type, before: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, flag in _flags_of(group).items():
+        yield name, before.pop(name) if name in before else _read(values[flag.name].value, name)
+
+
+def _read(value: Any, name: str) -> Any:
+    """What a flag's text means, for `DataParallel` to accept or to refuse."""
+    return _READERS[name](value) if name in _READERS and value is not None else value
 
 
 def _number(text: str) -> Any:
-    """A number, or the text as it is, for `DataParallel` to accept or to refuse."""
     try:
         return float(text)
     except ValueError:
         return text
 
 
-def _count(text: str | None) -> Any:
-    return int(text) if text is not None and text.removeprefix("-").isdigit() else text
+def _count(text: str) -> Any:
+    return int(text) if text.removeprefix("-").isdigit() else text
 
 
 def _compression(text: str) -> Any:
@@ -176,3 +186,6 @@ def _devices(text: str) -> Any:
     if text.isdigit():
         return int(text)
     return text.split(",") if ":" in text else text
+
+
+_READERS = {"compression": _compression, "devices": _devices, "micro_batch": _count, "warmup_epochs": _number}

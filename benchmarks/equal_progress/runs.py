@@ -58,11 +58,13 @@ class Trainer:
         self._batch = per_replica_batch * self._strategy.num_replicas_in_sync
         dp = tfscale.DataParallel(
             global_batch=self._batch,
-            # Left alone, the recipe is taken for one that was tuned for the batch it gets.
-            reference_batch=per_replica_batch if scaled else self._batch,
-            examples_per_epoch=recipes.NUM_TRAIN,
-            warmup_epochs=warmup_epochs,
-            strategy=self._strategy,
+            recipe=tfscale.Recipe(
+                # Left alone, the recipe is taken for one that was tuned for the batch it gets.
+                reference_batch=per_replica_batch if scaled else self._batch,
+                warmup_epochs=warmup_epochs,
+                examples_per_epoch=recipes.NUM_TRAIN,
+            ),
+            devices=self._strategy,
         )
         with dp.scope():
             self._model = dp.prepare(recipes.build_model())
@@ -75,7 +77,7 @@ class Trainer:
         """One run: test accuracy at its end, and the test loss after every epoch."""
         digits = recipes.load(seed)
         # The seed mixes the examples alike for every batch: runs of one seed differ by what is compared, not by order.
-        dp = tfscale.DataParallel(global_batch=self._batch, strategy=self._strategy, seed=seed)
+        dp = tfscale.DataParallel(global_batch=self._batch, devices=self._strategy, seed=seed)
         self._model.set_weights(recipes.build_model().get_weights())
         for variable, value in zip(self._model.optimizer.variables, self._untrained, strict=True):
             variable.assign(value)

@@ -70,7 +70,9 @@ def _train(recipe: str, name: str, seed: int, epochs: int) -> tuple[float, float
     """Accuracy and loss on the test images at the end of one run."""
     keras.backend.clear_session()
     digits = recipes.load(seed)
-    dp = tfscale.DataParallel(global_batch=recipes.PER_REPLICA_BATCH, seed=seed, **OPTIONS[name]())
+    dp = tfscale.DataParallel(
+        global_batch=recipes.PER_REPLICA_BATCH, seed=seed, network=tfscale.Network(**OPTIONS[name]())
+    )
     with dp.scope():
         model = dp.prepare(recipes.build_model())
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

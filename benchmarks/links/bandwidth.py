@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.processes import Worker, cluster_environment, free_ports, plain_environment
+from benchmarks.processes import Worker, cluster_environment, plain_environment
+from tfscale.launch.ports import free_addresses
 
 SIZES_BYTES = (2**20, 8 * 2**20, 64 * 2**20)
 _TIMEOUT_S = 120.0
@@ -68,7 +69,7 @@ def _cell(values: list[float]) -> str:
 
 
 def _start(kind: str, directory: Path) -> list[Worker]:
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    addresses = free_addresses(2)
     cores = sorted(os.sched_getaffinity(0))
     workers = []
     for rank in range(2):

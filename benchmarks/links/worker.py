@@ -110,9 +110,8 @@ def _block(
         compression = tfscale.PowerSGD(rank) if isinstance(rank, int) else rank
         dp = tfscale.DataParallel(
             per_replica_batch=PER_REPLICA_BATCH,
-            strategy=strategy,
-            compression=compression,
-            double_buffering=option.double_buffering,
+            devices=strategy,
+            network=tfscale.Network(compression=compression, double_buffering=option.double_buffering),
         )
         with dp.scope():
             model = compiled(dp.prepare(models.build(model_name, keras)))

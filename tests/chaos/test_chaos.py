@@ -1,8 +1,6 @@
 """A few jobs to which every kind of fault comes; `make soak` draws others, for as long as it is told."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 
@@ -10,6 +8,7 @@ import pytest
 
 from tests.chaos.schedule import FAULTS, draw
 from tests.repository import ROOT
+from tfscale.launch.process_group import process_group
 
 # Together they have every fault, on data of every promise, on as few workers as each fault needs.
 SEEDS = (
@@ -33,16 +32,9 @@ def rows(tmp_path_factory):
     path = tmp_path_factory.mktemp("chaos") / "rows.json"
     command = [sys.executable, "-m", "tests.chaos", "--json", str(path), "--jobs", "1"]
     command += [part for seed in SEEDS for part in ("--seed", str(seed))]
-    runner = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-    try:
+    with process_group(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as runner:
         output, _ = runner.communicate(timeout=DEADLINE_S)
-    finally:
-        if runner.poll() is None:
-            os.killpg(runner.pid, signal.SIGKILL)
-            runner.communicate()
-    assert path.exists(), output
+    assert path.exists(), output.decode(errors="replace")
     return {row["seed"]: row for row in json.loads(path.read_text())}
 
 

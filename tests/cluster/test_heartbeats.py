@@ -1,3 +1,4 @@
+import contextlib
 import hashlib
 import hmac
 import json
@@ -188,3 +189,67 @@ def test_chief_that_is_not_there():
         worker.exchange(Beat())
         worker.exchange(Beat(step=2))
         assert worker.beats == {1: Beat(step=2)}
+
+
+class Second:
+    """Passes when somebody waits for it; then workers beat whose time has come."""
+
+    def __init__(self, workers):
+        self.now_s = 0.0
+        self.due_s = {worker: 0.618 * worker.rank % 1.0 for worker in workers}
+
+    def wait(self, seconds):
+        self.now_s += seconds
+        for worker, due_s in self.due_s.items():
+            if due_s < self.now_s:
+                worker.exchange(Beat(step=1))
+                self.due_s[worker] = due_s + 1.0
+        return False
+
+
+def test_chief_of_many_hears_them_all():
+    num_workers = 600
+    with contextlib.ExitStack() as stack:
+        chief, *others = [stack.enter_context(Heartbeats(rank, num_workers, SECRET)) for rank in range(num_workers)]
+        port = chief.listen(TOKEN)
+        # What Linux gives where nobody has changed it; it doubles what it is asked for. 257 beats find room.
+        chief._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 212_992 // 2)
+        for worker in others:
+            worker.connect("127.0.0.1", port, TOKEN)
+        assert chief.wait(Second(others), 1.0) is False
+        chief.exchange(Beat(step=2))
+        assert sorted(chief.beats) == list(range(num_workers))
+        # One answer to each, not more: what all send together grows with their number, no faster.
+        assert chief._num_sent == num_workers - 1
+        for worker in others:
+            worker.exchange(Beat(step=2))
+            assert worker.beats[0].step == 2
+
+
+def test_workers_of_a_large_job_beat_one_after_the_other():
+    waits = {}
+
+    class Noted:
+        def __init__(self, rank):
+            self.waited_s = waits.setdefault(rank, [])
+
+        def wait(self, seconds):
+            self.waited_s.append(seconds)
+            return False
+
+    for num_workers in (100, 1000):
+        for rank in range(1, 100):
+            beats = Heartbeats(rank, num_workers, SECRET)
+            assert not beats.wait(Noted((num_workers, rank)), 1.0)
+            assert not beats.wait(Noted((num_workers, rank)), 1.0)
+    assert all(waits[100, rank] == [1.0, 1.0] for rank in range(1, 100))
+    firsts = sorted(waits[1000, rank][0] for rank in range(1, 100))
+    assert all(waits[1000, rank][1:] == [1.0, 1.0] for rank in range(1, 100))
+    # No tenth of the second has more than its share, and one.
+    assert all(sum(tenth <= 10 * each < tenth + 1 for each in firsts) <= 11 for tenth in range(10))
+
+
+def test_wait_ends_when_all_is_over():
+    is_over = threading.Event()
+    is_over.set()
+    assert all(Heartbeats(rank, num, SECRET).wait(is_over, 60.0) for rank in (0, 1) for num in (2, 1000))

@@ -18,6 +18,8 @@ RUN = "tests.examples.cases_examples:run_script"
 SCRIPTS = ("fit_digits.py", "absl_flags.py", "multi_worker.py", "custom_loop.py")
 # What the scripts share, and the demo.
 OTHERS = ("demo.py", "pull_the_plug.py", "digits_recovery.py", "digits_training.py", "digits_dataset.py")
+# tests/engines/test_ray.py runs them.
+ON_RAY = ("ray_train.py", "ray_tune.py")
 ABSL_RESULT = r"^(\d) replicas: .*test accuracy (\S+)$"
 
 # Keras warns of its own default, `shuffle=True`, whenever `fit` gets a dataset.
@@ -125,7 +127,7 @@ def _arrays(file):
 
 
 def test_every_script_is_known_here():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SCRIPTS, *OTHERS}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SCRIPTS, *OTHERS, *ON_RAY}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -133,7 +135,7 @@ def test_script_is_short(name):
     assert len((EXAMPLES / name).read_text().splitlines()) < 60
 
 
-@pytest.mark.parametrize("name", [*SCRIPTS, *OTHERS])
+@pytest.mark.parametrize("name", [*SCRIPTS, *OTHERS, *ON_RAY])
 def test_readme_names_every_script(name):
     assert f"({name})" in (EXAMPLES / "README.md").read_text()
 

@@ -5,13 +5,11 @@ lock as it was: it is safe as long as there are no other threads and TensorFlow 
 of both before each fork. (NumPy's BLAS starts its threads on import unless it is told to have one: `__main__`.)
 """
 
-import contextlib
 import gc
 import os
 import pickle
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -27,6 +25,7 @@ from tests.programs.outcome import Outcome, Setting
 from tests.programs.program import Program
 from tests.programs.run import run
 from tfscale import ClusterSpec
+from tfscale.launch.ports import free_addresses
 
 _POLL_INTERVAL_S = 0.02
 # So long a worker whose peer has failed may take to say what it thinks of it.
@@ -146,7 +145,7 @@ class _Group:
 
 
 def _start(program: Program, setting: Setting, directory: Path, timeout_s: float) -> _Group:
-    addresses = tuple(f"127.0.0.1:{port}" for port in _free_ports(setting.workers))
+    addresses = free_addresses(setting.workers)
     children = []
     for rank in range(setting.workers):
         tf_config = ClusterSpec(addresses, rank).to_tf_config() if setting.workers > 1 else None
@@ -193,12 +192,3 @@ def _settle(tf_config: str | None, directory: Path, timeout_s: float) -> None:
     os.environ.pop("TF_CONFIG", None)
     if tf_config:
         os.environ["TF_CONFIG"] = tf_config
-
-
-def _free_ports(num_ports: int) -> list[int]:
-    # All are held until the last is found, so that they differ.
-    with contextlib.ExitStack() as sockets:
-        held = [sockets.enter_context(socket.socket()) for _ in range(num_ports)]
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]

@@ -13,7 +13,7 @@
 
 A script that was written for tf.distribute keeps its scopes. Only the line that makes its strategy is another one:
 
-    dp = tfscale.DataParallel(global_batch=BATCH, strategy=tf.distribute.MirroredStrategy(devices))
+    dp = tfscale.DataParallel(global_batch=BATCH, devices=tf.distribute.MirroredStrategy(devices))
     strategy = dp.strategy
 """
 
@@ -57,7 +57,7 @@ def with_readme_lines(tree: ast.Module, num_replicas: int, *, one_scope: bool = 
 def _with_own_strategy(tree: ast.Module, num_replicas: int) -> ast.Module:
     devices = [f"CPU:{i}" for i in range(num_replicas)]
     handed_over = ast.parse(
-        f"dp = tfscale.DataParallel(global_batch=BATCH, strategy=tf.distribute.MirroredStrategy({devices}))\n"
+        f"dp = tfscale.DataParallel(global_batch=BATCH, devices=tf.distribute.MirroredStrategy({devices}))\n"
         "strategy = dp.strategy"
     ).body
     body = ast.parse(f"import tfscale\ntfscale.simulate_replicas({num_replicas})").body

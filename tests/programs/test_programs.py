@@ -2,8 +2,6 @@
 
 import ast
 import json
-import os
-import signal
 import subprocess
 import sys
 
@@ -12,6 +10,7 @@ import pytest
 from tests.programs.program import SCRIPTS, Program, all_programs
 from tests.programs.readme_lines import in_float64, with_readme_lines
 from tests.repository import ROOT
+from tfscale.launch.process_group import process_group
 
 # One of each kind of script, and the cheapest of its kind.
 CHOSEN = (
@@ -41,16 +40,9 @@ def _run(arguments, directory):
     """What the runner says, in a process group of its own: by program and setting."""
     path = directory / "verdicts.json"
     command = [sys.executable, "-m", "tests.programs", "--no-workers", "--verbose", "--json", str(path), *arguments]
-    runner = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-    try:
+    with process_group(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as runner:
         output, _ = runner.communicate(timeout=600)
-    finally:
-        if runner.poll() is None:
-            os.killpg(runner.pid, signal.SIGKILL)
-            runner.communicate()
-    assert path.exists(), output
+    assert path.exists(), output.decode(errors="replace")
     return json.loads(path.read_text())
 
 
@@ -146,7 +138,7 @@ def test_own_strategy_is_handed_over_and_scopes_stay(tmp_path):
         "tfscale.simulate_replicas(2)",
         "import tensorflow as tf",
         "BATCH = 8",
-        "dp = tfscale.DataParallel(global_batch=BATCH, strategy=tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1']))",
+        "dp = tfscale.DataParallel(global_batch=BATCH, devices=tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1']))",
         "strategy = dp.strategy",
         "with strategy.scope():",
         "    model = make()",

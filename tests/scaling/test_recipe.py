@@ -1,4 +1,4 @@
-"""`BatchGrowth` and the table of what was derived."""
+"""`Recipe`, and the table of what was derived."""
 
 import dataclasses
 import math
@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from tfscale import BatchError, BatchPlan, LinearRule, NoRule, Recipe, ScalingError, SqrtRule, scale_hyperparameters
-from tfscale.scaling import BatchGrowth, ScaledKnob, describe_growth
-from tfscale.scaling.recipe import recipe_beside
+from tfscale.scaling import ScaledKnob, describe_recipe
+from tfscale.scaling.recipe import choose_recipe
 
 PLAN = BatchPlan(per_replica_batch=64, num_replicas=8)
 
@@ -24,15 +24,15 @@ PLAN = BatchPlan(per_replica_batch=64, num_replicas=8)
     ],
 )
 def test_warmup_steps(warmup_epochs, rule, steps):
-    assert BatchGrowth(PLAN, "auto", warmup_epochs, 50_000).warmup_steps(rule) == steps
+    assert Recipe(64, "auto", warmup_epochs, 50_000).warmup_steps(PLAN, rule) == steps
 
 
 def test_rule_of_schedule():
-    assert BatchGrowth(PLAN, "linear").rule_of_schedule() == LinearRule()
-    assert BatchGrowth(PLAN, SqrtRule()).rule_of_schedule() == SqrtRule()
-    assert BatchGrowth(BatchPlan(global_batch=64, num_replicas=8)).rule_of_schedule() == NoRule()
+    assert Recipe(rule="linear").rule_of_schedule(PLAN) == LinearRule()
+    assert Recipe(rule=SqrtRule()).rule_of_schedule(PLAN) == SqrtRule()
+    assert Recipe().rule_of_schedule(BatchPlan(global_batch=64, num_replicas=8)) == NoRule()
     with pytest.raises(ScalingError, match=r"Received: rule='auto'"):
-        BatchGrowth(PLAN).rule_of_schedule()
+        Recipe().rule_of_schedule(PLAN)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,9 @@ def test_rule_of_schedule():
         ({"rule": math.nan}, ScalingError),
         ({"warmup_epochs": -1}, ScalingError),
         ({"warmup_epochs": None}, ScalingError),
+        ({"reference_batch": 0}, BatchError),
+        ({"reference_batch": 8.0}, BatchError),
+        ({"reference_batch": True}, BatchError),
         ({"examples_per_epoch": 0}, BatchError),
         ({"examples_per_epoch": 2.5}, BatchError),
         ({"adam_beta_1": "kept"}, ScalingError),
@@ -51,43 +54,38 @@ def test_rule_of_schedule():
     ],
 )
 def test_bad_input(arguments, error):
-    [name] = arguments
-    for make in (lambda: BatchGrowth(PLAN, **arguments), lambda: Recipe(**arguments)):
-        with pytest.raises(error, match="Received: ") as caught:
-            make()
-        # By name, also where another argument has the same trouble.
-        assert ("num_examples" if name == "examples_per_epoch" else name) in str(caught.value)
-        assert len(str(caught.value)) < 1000
+    with pytest.raises(error, match="Received: ") as caught:
+        Recipe(**arguments)
+    # By name, also where another argument has the same trouble.
+    assert f"`{next(iter(arguments))}` must " in str(caught.value)
+    assert len(str(caught.value)) < 1000
 
 
-def test_a_recipe_and_what_is_given_beside_it():
-    nothing = {"reference_batch": None, "rule": "auto", "warmup_epochs": "auto", "examples_per_epoch": None}
-    assert recipe_beside(None, **nothing) == Recipe()
-    known = Recipe(reference_batch=8, critical_batch=64)
-    assert recipe_beside(known, **nothing) == known
-    assert recipe_beside(known, **{**nothing, "rule": "sqrt"}) == Recipe(8, "sqrt", critical_batch=64)
-    with pytest.raises(ScalingError, match=r"`reference_batch` must be given once(.|\n)*=16 and recipe=Recipe\(.*=8\)"):
-        recipe_beside(known, **{**nothing, "reference_batch": 16})
-    for wrong in ({"reference_batch": 8}, "recipe", Recipe):
-        with pytest.raises(ScalingError, match=r"`recipe` must be a `tfscale.Recipe`\.\nReceived: recipe="):
-            recipe_beside(wrong, **nothing)
-    with pytest.raises(BatchError, match=r"Received: reference_batch=0"):
-        Recipe(reference_batch=0)
+@pytest.mark.parametrize("wrong", [{"reference_batch": 8}, "recipe", Recipe, BatchPlan(global_batch=8, num_replicas=1)])
+def test_no_recipe(wrong):
+    with pytest.raises(ScalingError, match=r"`recipe` must be a `tfscale.Recipe`\.\nReceived: recipe="):
+        choose_recipe(wrong)
+
+
+def test_recipe_by_default():
+    known = Recipe(8, "sqrt", critical_batch=64)
+    assert choose_recipe(known) is known
+    assert choose_recipe(None) == Recipe()
 
 
 def grown(class_name, **arguments):
     """The warnings of a batch that is 16 times larger."""
     config, recipe = arguments.pop("config", {}), Recipe(**arguments)
-    growth = recipe.grow(BatchPlan(per_replica_batch=32, num_replicas=16))
+    plan = BatchPlan(per_replica_batch=32, num_replicas=16)
     knobs = scale_hyperparameters(
         {"class_name": class_name, "config": config},
         16,
-        rule=growth.rule,
-        warmup_steps=growth.warmup_steps,
-        adam_beta_1=growth.adam_beta_1,
+        rule=recipe.rule,
+        warmup_steps=lambda rule: recipe.warmup_steps(plan, rule),
+        adam_beta_1=recipe.adam_beta_1,
     ).knobs
     named = [dataclasses.replace(knob, name=f"{class_name}.{knob.name}") for knob in knobs]
-    lines = describe_growth(growth, named).splitlines()
+    lines = describe_recipe(recipe, plan, named).splitlines()
     return [line.removeprefix("Warning: ") for line in lines if line.startswith("Warning: ")]
 
 
@@ -126,16 +124,16 @@ def test_warnings_of_a_grown_batch(class_name, arguments, said):
 
 
 def test_beyond_what_a_rule_was_shown_for():
-    growth = BatchGrowth(BatchPlan(per_replica_batch=8, num_replicas=17))
+    plan = BatchPlan(per_replica_batch=8, num_replicas=17)
     knob = ScaledKnob("Adam.learning_rate", "per step", 0.1, 0.4, "x sqrt(r)", "because")
-    assert "batch_ratio 17 is above 16" in describe_growth(growth, [knob])
-    assert "Warning" not in describe_growth(growth, [dataclasses.replace(knob, name="Adagrad.learning_rate")])
-    assert "Warning" not in describe_growth(BatchGrowth(PLAN), [knob])
+    assert "batch_ratio 17 is above 16" in describe_recipe(Recipe(), plan, [knob])
+    assert "Warning" not in describe_recipe(Recipe(), plan, [dataclasses.replace(knob, name="Adagrad.learning_rate")])
+    assert "Warning" not in describe_recipe(Recipe(), PLAN, [knob])
 
 
 def test_description():
     knob = ScaledKnob("beta", "per step", 0.9, 0.43046721, "m^r", "because")
-    assert describe_growth(BatchGrowth(PLAN, examples_per_epoch=1000), [knob]).splitlines() == [
+    assert describe_recipe(Recipe(examples_per_epoch=1000), PLAN, [knob]).splitlines() == [
         "8 replicas, global batch 512, reference batch 64: batch_ratio 8.",
         "",
         "name          unit      old  new       rule",
@@ -149,7 +147,7 @@ def test_description():
 
 
 def test_description_of_a_kept_batch():
-    text = describe_growth(BatchGrowth(BatchPlan(global_batch=64, num_replicas=1)), [])
+    text = describe_recipe(Recipe(), BatchPlan(global_batch=64, num_replicas=1), [])
     assert text.startswith("1 replica, global batch 64, reference batch 64: batch_ratio 1.\n")
     assert text.endswith("nothing was changed.")
 

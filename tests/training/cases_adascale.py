@@ -75,7 +75,7 @@ class Measured(keras.callbacks.Callback):
 def _data_parallel(num_replicas: int, rule: str = "adascale") -> tfscale.DataParallel:
     if num_replicas > 1 and len(tf.config.get_visible_devices("CPU")) == 1:
         tfscale.simulate_replicas(num_replicas)
-    return tfscale.DataParallel(global_batch=GLOBAL_BATCH, reference_batch=REFERENCE_BATCH, rule=rule)
+    return tfscale.DataParallel(global_batch=GLOBAL_BATCH, recipe=tfscale.Recipe(REFERENCE_BATCH, rule))
 
 
 def expected(num_replicas: int, *, constant: bool) -> dict[str, Any]:

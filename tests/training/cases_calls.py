@@ -176,7 +176,7 @@ def callback_with_a_close_of_its_own(num_replicas: int) -> bool:
 
 def callback_list(num_replicas: int, recovery: bool) -> list[list[str]]:
     """The callbacks in a user's own list before each of three calls, and after them."""
-    dp = made(num_replicas, double_buffering=not recovery)
+    dp = made(num_replicas, network=tfscale.Network(double_buffering=not recovery))
     model = _compiled(dp)
     found = []
     with tempfile.TemporaryDirectory() as directory:

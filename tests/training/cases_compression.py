@@ -51,7 +51,7 @@ def train(num_replicas: int, name: str, kind: str, directory: str = "") -> dict[
     if num_replicas > 1:
         tfscale.simulate_replicas(num_replicas)
     keras.utils.set_random_seed(0)
-    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, compression=COMPRESSIONS[name]())
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, network=tfscale.Network(compression=COMPRESSIONS[name]()))
     with dp.scope():
         optimizer: Any = keras.optimizers.SGD(RATE, gradient_accumulation_steps=2 if kind == "accumulation" else None)
         if kind == "loss scale":
@@ -105,7 +105,8 @@ def refusals() -> list[str]:
     """What cannot be: an optimizer that is not known in time, and AdaScale on approximate gradients."""
     tfscale.simulate_replicas(2)
     texts = []
-    dp = tfscale.DataParallel(per_replica_batch=8, compression=tfscale.PowerSGD(), rule="adascale")
+    network = tfscale.Network(compression=tfscale.PowerSGD())
+    dp = tfscale.DataParallel(per_replica_batch=8, recipe=tfscale.Recipe(rule="adascale"), network=network)
     with dp.scope():
         model = dp.prepare(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
         model.compile(dp.optimizer(keras.optimizers.SGD(0.1)), "mse")

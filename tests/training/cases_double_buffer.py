@@ -108,8 +108,7 @@ def _prepared(
     keras.config.set_dtype_policy(kind if kind.startswith("mixed") else "float32")
     dp = tfscale.DataParallel(
         global_batch=global_batch,
-        compression=COMPRESSIONS.get(kind, lambda: "none")(),
-        double_buffering=True,
+        network=tfscale.Network(compression=COMPRESSIONS.get(kind, lambda: "none")(), double_buffering=True),
         batch_norm="synchronized",
         micro_batch=2 if kind == "micro-steps" else None,
         steps_per_execution="auto" if kind == "steps chosen" else None,
@@ -292,7 +291,7 @@ def refusals(num_replicas: int) -> dict[str, str]:
     """What cannot be."""
     if num_replicas > 1:
         tfscale.simulate_replicas(num_replicas)
-    adascale = {"reference_batch": 2, "rule": "adascale"}
+    adascale = {"recipe": tfscale.Recipe(reference_batch=2, rule="adascale")}
     made: dict[str, tuple[type[keras.Sequential], dict[str, Any], dict[str, Any]]] = {
         "accumulation": (keras.Sequential, {}, {"gradient_accumulation_steps": 2}),
         "twice": (Twice, {}, {}),
@@ -308,7 +307,7 @@ def refusals(num_replicas: int) -> dict[str, str]:
 
 
 def _refusal(cls: type[keras.Sequential], arguments: dict[str, Any], of_optimizer: dict[str, Any]) -> str:
-    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, double_buffering=True, **arguments)
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH, network=tfscale.Network(double_buffering=True), **arguments)
     with dp.scope():
         model = dp.prepare(cls([keras.Input((FEATURES,)), keras.layers.Dense(OUTPUTS)]))
         optimizer = dp.optimizer(keras.optimizers.SGD(0.1, **of_optimizer))

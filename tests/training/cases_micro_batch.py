@@ -53,7 +53,7 @@ def too_little_memory(num_replicas: int) -> dict[str, Any]:
     """What "auto" makes of layers that take so many rows at most, of the 8 of a replica."""
     tfscale.simulate_replicas(num_replicas)
     dp = tfscale.DataParallel(per_replica_batch=8, micro_batch="auto")
-    by_hand = tfscale.DataParallel(per_replica_batch=8, strategy=dp.strategy)
+    by_hand = tfscale.DataParallel(per_replica_batch=8, devices=dp.strategy)
 
     found: dict[str, Any] = {}
     for most in (8, 3):
@@ -64,7 +64,7 @@ def too_little_memory(num_replicas: int) -> dict[str, Any]:
         found[str(most)] = line.partition(": ")[2], float(largest)
     found["0"] = _error(lambda: _fit(dp, lambda: mlp(lambda: Hungry(0))))
     found["own train_step"] = _error(lambda: _fit(dp, LossByHand))
-    given = tfscale.DataParallel(per_replica_batch=8, strategy=dp.strategy, micro_batch=3)
+    given = tfscale.DataParallel(per_replica_batch=8, devices=dp.strategy, micro_batch=3)
     found["own train_step, given"] = _error(lambda: _fit(given, LossByHand))
     compiled = {"optimizer": "sgd", "loss": lambda y, y_pred: tf.reduce_mean(y_pred)}
     found["one number"] = _error(lambda: _fit(given, mlp, **compiled))

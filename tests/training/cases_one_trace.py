@@ -1,4 +1,4 @@
-"""Steps that are traced once for all replicas, and by each of them. Every function here runs in a process of its own."""
+"""Steps traced once for all replicas, and by each of them. Every function here runs in a process of its own."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.training.contract_cases_anywhere import (
 from tests.training.models import adam, sgd
 
 
-class _Messages(logging.Handler):
+class Messages(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.kept: list[str] = []
@@ -65,7 +65,7 @@ def refused(name: str) -> dict[str, Any]:
 
 def modes(mode: str) -> dict[str, Any]:
     """What another mode makes of a program that cannot be divided."""
-    messages, dp = _Messages(), _data_parallel()
+    messages, dp = Messages(), _data_parallel()
     with dp.scope():
         model = dp.prepare(REFUSED["centred on own rows"][0](), check=mode)
         model.compile(sgd(), run_eagerly=True)
@@ -90,7 +90,7 @@ def summed_where_read() -> dict[str, list[str]]:
     """What the log says of a step that works on gradients, with and without `sum_gradients`."""
     dp, found = _data_parallel(), {}
     for name, build in (("as it stands", ClippedAfterTape), ("with sum_gradients", ClippedByHand)):
-        messages = _Messages()
+        messages = Messages()
         with dp.scope():
             model = dp.prepare(build())
             model.compile(sgd())
@@ -101,7 +101,7 @@ def summed_where_read() -> dict[str, list[str]]:
 
 def divided_by_calls() -> dict[str, Any]:
     """How many rows layers get of a batch of 24 that the step mixes, and what is said of it."""
-    messages, dp = _Messages(), _data_parallel()
+    messages, dp = Messages(), _data_parallel()
     with dp.scope():
         model = dp.prepare(MixesOutside())
         model.compile(sgd())
@@ -295,7 +295,7 @@ def predictions(build: str, run_eagerly: bool = False) -> dict[str, Any]:
     }
     from tfscale.training.state import State
 
-    messages, dp = _Messages(), _data_parallel()
+    messages, dp = Messages(), _data_parallel()
     plain = models[build]()
     # Twice: of the second call another number of rows is taken.
     expected = [plain.predict(DATA["x"][:rows], batch_size=5, verbose=0) for rows in (9, 22)]
@@ -342,7 +342,7 @@ class MixesPairs(ModuleLoss):
 
 def mixed_pairs(how: str) -> dict[str, Any]:
     """What is said of a step in which rows meet in an order that is drawn, and whether all copies stay equal."""
-    messages, dp = _Messages(), _data_parallel()
+    messages, dp = Messages(), _data_parallel()
     with dp.scope():
         model = dp.prepare(MixesPairs(how))
         model.compile(sgd())
@@ -384,7 +384,7 @@ def drawing_rows() -> tuple[list[str], list[str]]:
                 x = x + draw((tf.shape(x)[0], 1), self.seeds)
             return super().train_step((x, y))
 
-    messages, dp = _Messages(), _data_parallel()
+    messages, dp = Messages(), _data_parallel()
     with dp.scope():
         model = dp.prepare(Drawing())
         model.compile(sgd(learning_rate=1e-3))
@@ -403,7 +403,7 @@ def drawing_eagerly() -> list[str]:
         def call(self, inputs: Any) -> Any:
             return self.out(self.dropout(self.hidden(inputs), training=True))
 
-    messages, dp = _Messages(), _data_parallel()
+    messages, dp = Messages(), _data_parallel()
     with dp.scope():
         model = dp.prepare(Dropping())
         model.compile(sgd(), run_eagerly=True)
@@ -424,7 +424,7 @@ class TakesRoom(CentredRows):
 
 def room_for_so_many(rooms: tuple[int, ...]) -> dict[int, str]:
     """What is said of a step that mixes rows, by the number of rows that one device has room for."""
-    messages, dp = _Messages(), _data_parallel(3)
+    messages, dp = Messages(), _data_parallel(3)
     said = {}
     for room in rooms:
         layer = TakesRoom()
@@ -469,7 +469,7 @@ class RareBranch(keras.Model):
 
 def every_third_step() -> dict[str, Any]:
     """What becomes of a branch that no look at steps 1, 2, 4, 8 ... would take."""
-    messages, dp = _Messages(), _data_parallel()
+    messages, dp = Messages(), _data_parallel()
     found: dict[str, Any] = {}
     for name, prepare in (("plain", None), ("ours", dp)):
         keras.utils.set_random_seed(3)
@@ -494,7 +494,7 @@ class LargeInputs(CentredRows):
 
 def far_from_zero(dtype: str) -> dict[str, Any]:
     """The gap between predictions of rows that meet, of inputs in which a rounding is much; and what is said."""
-    messages, dp = _Messages(), _data_parallel()
+    messages, dp = Messages(), _data_parallel()
     x = DATA["x"].astype(dtype) + (20000 if dtype == "float32" else 0)
 
     def build() -> keras.Model:
@@ -517,6 +517,6 @@ def watched() -> dict[str, list[int]]:
     with dp.scope():
         model = dp.prepare(MixesOutside())
         model.compile(sgd())
-    messages = _Messages()
+    messages = Messages()
     model.fit(**DATA, epochs=1, verbose=0, shuffle=False, callbacks=[*dp.callbacks(), tfscale.callbacks.StallWatch(60)])
     return {"rows": sorted(set(map(int, model.counts.seen))), "said": [each[:60] for each in messages.kept]}

@@ -82,7 +82,7 @@ def calls(num_replicas: int) -> dict[str, Any]:
     fit(model, epochs=1, steps_per_epoch=50)
     found["iterations of 50 steps"] = int(keras.ops.convert_to_numpy(model.optimizer.iterations)) - before
     found["compiled with 4"] = fit(compiled(steps_per_execution=4), steps_per_epoch=12)[0]
-    without = tfscale.DataParallel(global_batch=8, strategy=dp.strategy)
+    without = tfscale.DataParallel(global_batch=8, devices=dp.strategy)
     found["without"] = fit(compiled(without), steps_per_epoch=5)[0]
     found["files"] = {"steps_per_execution": model.get_compile_config()["steps_per_execution"]}
     return found
@@ -92,7 +92,8 @@ def reductions(num_replicas: int) -> dict[str, int]:
     """How many reductions eight steps take, by what is done and the steps of a call."""
     tfscale.simulate_replicas(num_replicas)
     dp = tfscale.DataParallel(global_batch=8)
-    buffered = tfscale.DataParallel(global_batch=8, strategy=dp.strategy, double_buffering=True)
+    network = tfscale.Network(double_buffering=True)
+    buffered = tfscale.DataParallel(global_batch=8, devices=dp.strategy, network=network)
     x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
     y = x.sum(axis=1, keepdims=True)
     found = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import tfscale
 from tests.training.contract import Case
 from tests.training.contract_cases_batches import CASES as BATCHES
 from tests.training.contract_cases_losses import CASES as LOSSES
@@ -44,7 +45,7 @@ def _compressed(case: Case, compression: str, name: str) -> Case:
         case,
         tolerance=max(case.tolerance, _TOLERANCES[compression]),
         tolerances=_LOGS if (compression, name) in _ON_A_BOUNDARY else {},
-        options={**case.options, "compression": compression},
+        options={**case.options, "network": tfscale.Network(compression=compression)},
     )
 
 

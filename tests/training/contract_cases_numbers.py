@@ -1,14 +1,15 @@
-"""Cases of the contract: numbers of Python that a step changes, batches that are drawn, and several outputs."""
+"""Cases of the contract: what a step changes in Python, batches that are drawn, and several outputs."""
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.training.contract import GLOBAL_BATCH, Case, Outcome, observe_fit
+from tests.training.contract import GLOBAL_BATCH, Case, Outcome, observe_fit, state_of
 from tests.training.contract_cases_anywhere import FEWER, OwnStep, own_step
 from tests.training.models import TARGETS, X, sgd
 
@@ -38,6 +39,66 @@ class BranchesByCount(OwnStep):
         if self.count % 3 == 0:
             return tf.reduce_mean(tf.abs(y_pred))
         return tf.reduce_mean(tf.square(y_pred - y))
+
+
+class KeepsInPython(OwnStep):
+    """Weighs its loss by all that it has kept in the steps before; some of it is changed before the update."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started = False
+        self.weight = 0.1
+        self.flags: list[int] = []
+        self.seen = {"steps": 0, "weights": [0.1]}
+        self.recent: Any = collections.deque(maxlen=2)
+        self.buffer = np.zeros(3)
+        self.slow = tf.constant(1.0)
+        self._hidden = [1.0]
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        self.flags.append(1)
+        kept = self.weight + len(self.flags) / 5 + self.seen["weights"][-1] + sum(self.recent) + self.buffer.sum()
+        weight = kept * self._hidden[-1] * (1.0 if self.started else 0.5)
+        self.started = True
+        self.slow = self.slow * 0.9
+        return self.slow * weight * tf.reduce_mean(tf.square(y_pred - y))
+
+    def train_step(self, data: Any) -> Any:
+        logs = super().train_step(data)
+        self.seen["steps"] += 1
+        self.seen["weights"].append(0.1 * self.seen["steps"])
+        self.recent.append(0.01 * self.seen["steps"])
+        self.buffer[self.seen["steps"] % 3] += 0.05
+        self._hidden.append(self._hidden[-1] * 0.95)
+        return logs
+
+
+class KeepsAsTraced(KeepsInPython):
+    """Without a tensor, which no other trace could take."""
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        self.slow = 1.0
+        return super().loss_of(x, y, y_pred)
+
+
+class _ChangesIt(keras.callbacks.Callback):
+    """After the first batch: what was traced stays as it is."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        del batch, logs
+        self.model.weight += 0.3
+
+
+def _kept(build: Any, **compiled: Any) -> Case:
+    def run(dp: Any) -> Outcome:
+        with dp.scope():
+            model = dp.prepare(build())
+            model.compile(sgd(learning_rate=0.05), **compiled)
+        model.fit(**FEWER, shuffle=False, epochs=2, verbose=0, callbacks=[_ChangesIt()])
+        kept = [len(model.flags), *model.seen["weights"], *model.recent, *model.buffer, *model._hidden]
+        return {**state_of(model), "kept": [np.array(kept)]}
+
+    return Case(run)
 
 
 _RNG = np.random.default_rng(3)
@@ -85,6 +146,8 @@ def _two_outputs(dp: Any) -> Outcome:
 CASES: dict[str, Case] = {
     "a number of Python, run_eagerly": own_step(CountsInPython, data=FEWER, run_eagerly=True),
     "a number of Python, as it was traced": own_step(BranchesByCount, data=FEWER),
+    "what a step keeps in Python, run_eagerly": _kept(KeepsInPython, run_eagerly=True),
+    "what a step keeps in Python, as it was traced": _kept(KeepsAsTraced),
     "a PyDataset that draws": Case(_drawn),
     "two outputs of rows that meet": Case(_two_outputs),
 }

@@ -183,7 +183,7 @@ def run_one(name: str, case: Any, strategy: Any, references: Path) -> Result:
     try:
         expected = reference_of(name, case, references)
         arguments = {"global_batch": case.global_batch, "batch_norm": case.batch_norm, **case.options}
-        dp = tfscale.DataParallel(strategy=strategy, **arguments)
+        dp = tfscale.DataParallel(devices=strategy, **arguments)
         return Result(differences(run_seeded(case.run, dp), expected))
     except Exception:
         return Result({}, traceback.format_exc())

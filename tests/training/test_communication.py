@@ -34,7 +34,6 @@ def test_implementation_and_reason(devices, options, expected):
         ([], {}, "all be GPUs or all be CPUs"),
         (["CPU", "GPU"], {}, "all be GPUs or all be CPUs"),
         (["TPU"], {}, "all be GPUs or all be CPUs"),
-        (["GPU"] * 2, {"requested": "gloo"}, "one of 'auto', 'nccl', 'ring'"),
         (["CPU"] * 2, {"requested": "nccl"}, "no GPU"),
         (["GPU"] * 2, {"requested": "nccl", "platform": "win32"}, "win32"),
         (["GPU"] * 2, {"requested": "nccl", "virtual_gpus": True}, "share a physical one"),

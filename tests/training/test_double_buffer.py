@@ -9,7 +9,7 @@ from tests.processes import run_workers
 from tests.training.cases_double_buffer import STOP_AFTER, expected
 from tests.training.linear_regression import EPOCHS, FEATURES, GLOBAL_BATCH, OUTPUTS, ROWS
 from tests.training.together import Failure, run_together
-from tfscale import CommunicationError, DataParallel, PowerSGD
+from tfscale import CommunicationError, DataParallel, Network, PowerSGD
 
 CASES = "tests.training.cases_double_buffer"
 # All of which lead to the very same weights.
@@ -232,4 +232,4 @@ def test_refusals_on_one_replica(results):
 @pytest.mark.parametrize("value", [None, 1, 0, "yes", "auto", [True]])
 def test_no_bool(value):
     with pytest.raises(CommunicationError, match=r"must be True or False(.|\n)*Received: double_buffering="):
-        DataParallel(global_batch=2, devices=1, double_buffering=value)
+        DataParallel(global_batch=2, devices=1, network=Network(double_buffering=value))

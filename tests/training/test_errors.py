@@ -26,7 +26,7 @@ ARGUMENTS = {
     "no devices": ("DeviceError", "empty"),
     "default strategy": ("DeviceError", "MirroredStrategy"),
     "one-device strategy": ("DeviceError", "OneDeviceStrategy"),
-    "no strategy": ("DeviceError", "str"),
+    "no strategy": ("DeviceError", "mirrored"),
     "TPU strategy": ("DeviceError", "TPUStrategy"),
     "parameter servers": ("DeviceError", "ParameterServerStrategy"),
     "communication": ("DeviceError", "NCCL"),

@@ -17,6 +17,9 @@ class Silent:
         self.beats = {1: Beat(place=Place(call=1, step=3))}
         self._seconds = seconds
 
+    def wait(self, is_over, beat_s):
+        return is_over.wait(beat_s)
+
     def exchange(self, own):
         del own
 

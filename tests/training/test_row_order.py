@@ -1,6 +1,7 @@
 """What `fit` is given in the place of arrays that each worker would shuffle for itself."""
 
 import itertools
+import warnings
 
 import keras
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfscale.training.call_arguments import CallArguments
-from tfscale.training.row_order import _can_be_gathered, _hand_over_in_order
+from tfscale.training.row_order import _can_be_gathered, _hand_over_in_order, _warn_of_one_order_for_two
 
 ROWS, BATCH = 23, 5
 IDS = np.arange(ROWS)
@@ -130,3 +131,28 @@ def test_trains_like_arrays_in_that_order(options):
         np.testing.assert_allclose(ours[name], values, rtol=1e-5)
     for own, other in zip(weights, expected, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-5)
+
+
+SHUFFLED = tf.data.Dataset.from_tensor_slices((IDS, IDS)).shuffle(ROWS, seed=1).batch(BATCH)
+FIXED = tf.data.Dataset.from_tensor_slices((IDS, IDS)).shuffle(ROWS, seed=1, reshuffle_each_iteration=False)
+
+
+@pytest.mark.parametrize(
+    ("x", "validation", "is_warned"),
+    [
+        (SHUFFLED.repeat(), SHUFFLED, True),
+        (SHUFFLED.repeat(), SHUFFLED.repeat().map(lambda x, y: (x, -y)).take(2), True),
+        # Its passes end before the validation begins.
+        (SHUFFLED, SHUFFLED, False),
+        (FIXED.batch(BATCH).repeat(), FIXED.batch(BATCH), False),
+        (SHUFFLED.repeat(), FIXED.batch(BATCH), False),
+        (SHUFFLED.repeat(), None, False),
+        (IDS, (IDS, IDS), False),
+    ],
+)
+def test_one_shuffle_for_training_and_validation(x, validation, is_warned):
+    given = CallArguments(keras.Sequential().fit, "fit", (), {"x": x, "validation_data": validation})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        _warn_of_one_order_for_two(given)
+    assert [str(each.message)[:36] for each in said] == is_warned * ["Training and validation draw the ord"]

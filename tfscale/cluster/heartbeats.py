@@ -3,12 +3,17 @@
 Every worker tells the chief where it is, in a datagram every second or so, and the chief answers with its own place: a
 lost one is made good by the next, and nobody waits for anybody. Each is signed and has a number: what comes from
 somebody else, is of another `fit`, or is no newer than what has come, is not read.
+
+In a large job they beat one after the other, and the chief takes several times a second what has come: Linux keeps some
+257 of them for a socket, and drops the rest.
 """
 
+import collections
 import contextlib
 import json
 import math
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +27,11 @@ _MAX_BYTES = 1400
 _MAX_COUNT = 1 << 63
 # Of one look: whoever sends without end must not keep the thread from its work.
 _MAX_HEARD = 10_000
+# Of one look, in a job of more workers: fewer than the system has room for.
+_BEATS_AT_ONCE = 100
+# What the system counts for one datagram.
+_BEAT_BYTES = 1024
+_GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,8 @@ class Heartbeats:
         self._key = b""
         self._num_sent = 0
         self._last: dict[int, int] = {}
+        self._heard: collections.deque[tuple[bytes, Any]] = collections.deque(maxlen=_MAX_HEARD)
+        self._has_waited = False
         self._socket: socket.socket | None = None
         self._chief: tuple[str, int] | None = None
         self.beats: dict[int, Beat] = {}
@@ -101,6 +113,9 @@ class Heartbeats:
         if dual:
             self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         self._socket.setblocking(False)
+        if self._num_workers > _BEATS_AT_ONCE:
+            # The system may give less.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._num_workers * _BEAT_BYTES)
         self._socket.bind(("", 0))
         self._key = self._key_of(token)
         return int(self._socket.getsockname()[1])
@@ -113,19 +128,36 @@ class Heartbeats:
         """Seconds since a worker was last heard of."""
         return 0.0 if rank == self.rank else self._clock() - self._heard_s.get(rank, self._start_s)
 
+    def wait(self, is_over: threading.Event, beat_s: float) -> bool:
+        """Returns after the time between two beats, or True when all is over.
+
+        Args:
+            is_over: Set when there is nothing more to wait for.
+            beat_s: Seconds. The first time longer in a large job, for each worker by another part of them.
+        """
+        is_large = self._num_workers > _BEATS_AT_ONCE
+        if is_large and self.rank > 0 and not self._has_waited and is_over.wait(self.rank * _GOLDEN % 1.0 * beat_s):
+            return True
+        self._has_waited = True
+        num_looks = math.ceil(self._num_workers / _BEATS_AT_ONCE) if self.rank == 0 else 1
+        for _ in range(num_looks):
+            if is_over.wait(beat_s / num_looks):
+                return True
+            if is_large:
+                self._take()
+        return False
+
     def exchange(self, own: Beat) -> None:
-        """Sends this worker's beat, and takes what has come."""
+        """Sends this worker's beat, and reads what has come."""
         self.beats[self.rank] = own
         if self._num_workers == 1:
             return
         if self.rank > 0:
             self._send_to_chief(own)
         answered = set()
-        for _ in range(_MAX_HEARD):
-            received = self._receive()
-            if received is None:
-                break
-            data, sender = received
+        self._take()
+        for _ in range(len(self._heard)):
+            data, sender = self._heard.popleft()
             found = parse_beat(data, self._key, self._num_workers)
             # The chief hears of all others, and the others of the chief.
             if found is None or (found[0] == 0) != (self.rank > 0) or found[1] <= self._last.get(found[0], 0):
@@ -161,6 +193,11 @@ class Heartbeats:
             # A full buffer or an unreachable host: the next one comes in a second.
             with contextlib.suppress(OSError):
                 self._socket.sendto(message, address)
+
+    def _take(self) -> None:
+        """Takes what has come out of the system's hands."""
+        while len(self._heard) < _MAX_HEARD and (received := self._receive()) is not None:
+            self._heard.append(received)
 
     def _receive(self) -> tuple[bytes, Any] | None:
         """Returns the next datagram and its sender; None when there is none."""

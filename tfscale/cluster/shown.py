@@ -19,7 +19,9 @@ def printable(text: str, most: int = 300) -> str:
         \x1b[31mred\r aaaa ...
     """
     # An escape is longer than what it stands for: what is cut off anyway is not looked at.
-    shown = "".join(each if each.isprintable() or each == "\n" else _escape(each) for each in text[: most + 1])
+    shown = text[: most + 1]
+    if not shown.isprintable():
+        shown = "".join(each if each.isprintable() or each == "\n" else _escape(each) for each in shown)
     return shown if len(shown) <= most else f"{shown[: most - 4]} ..."
 
 

@@ -2,14 +2,14 @@
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tfscale.launch.process_group import process_group
 
 _LOG_BYTES = 4000
 # Beyond the meeting, which has a deadline of its own.
@@ -30,20 +30,12 @@ def ask_tensorflow(environ: Mapping[str, str], timeout_s: float) -> tuple[dict[s
         file = Path(directory, "report")
         argv = [sys.executable, "-m", "tfscale.doctor.tensorflow_child", str(file), str(timeout_s)]
         settings = {"TF_CPP_MIN_LOG_LEVEL": "2", **environ}
-        process = subprocess.Popen(
-            argv, env=settings, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-        problem = ""
-        try:
-            status = process.wait(timeout_s + _MORE_S)
-            problem = f"it ended with exit status {status}" if status else ""
-        except subprocess.TimeoutExpired:
-            problem = f"it did not end within {timeout_s + _MORE_S:g} s"
-        finally:
-            # Also when this process is interrupted. It may wait for its peers, and be deaf to SIGTERM.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        with process_group(argv, env=settings, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process:
+            try:
+                status = process.wait(timeout_s + _MORE_S)
+                problem = f"it ended with exit status {status}" if status else ""
+            except subprocess.TimeoutExpired:
+                problem = f"it did not end within {timeout_s + _MORE_S:g} s"
         log.seek(0)
         end = log.read().decode(errors="replace")[-_LOG_BYTES:]
         report = _read(file)

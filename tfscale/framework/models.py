@@ -29,6 +29,17 @@ def all_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
     return [*(metric for metric in model.metrics if metric is not compiled), *inner]
 
 
+def given_to_compile(model: keras.Model) -> list[Any]:
+    """Losses and metrics as they were given to `compile`, before Keras has made anything of them.
+
+    Why: what they count in Python has to be known before the model is built, and public are the losses only.
+    Breaks first: tests/training/test_contract.py, the table of numbers.
+    """
+    compiled = read(model, "_compile_metrics")
+    metrics = [] if compiled is None else [read(compiled, "_user_metrics"), read(compiled, "_user_weighted_metrics")]
+    return [each for each in keras.tree.flatten([getattr(model, "loss", None), metrics]) if each is not None]
+
+
 def call_model(model: keras.Model, x: Any, *, training: bool) -> Any:
     """Calls `model` as Keras's own steps do: a user's `call` may lack the `training` argument.
 

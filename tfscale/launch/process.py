@@ -12,6 +12,7 @@ from typing import IO, cast
 
 from tfscale.launch.guard import Guard
 from tfscale.launch.limits import start_error
+from tfscale.launch.process_group import kill_group
 from tfscale.launch.screen import Relay
 from tfscale.launch.worker_plan import Worker
 
@@ -89,7 +90,7 @@ class Process:
 
     def close(self) -> None:
         """Ends what is left of its group, and passes on the rest of its output."""
-        self.signal_group(signal.SIGKILL)
+        kill_group(self._process.pid)
         self._process.wait()
         # What it wrote is in the pipe. A process that left the group may have the other end, and go on writing.
         with contextlib.suppress(BlockingIOError):

@@ -73,7 +73,7 @@ def perform(request: Request) -> Outcome:
     with contextlib.nullcontext() if strategy is None else strategy.scope():
         model = _check_model(build(), request.script.build)
     if request.run.kind == TFSCALE:
-        dp = DataParallel(global_batch=user_data.facts.global_batch, strategy=strategy)
+        dp = DataParallel(global_batch=user_data.facts.global_batch, devices=strategy)
         # What differs is this run's to show, in all of its quantities.
         model = dp.prepare(model, check="warn")
     return _train(model, user_data, request)

@@ -1,14 +1,12 @@
 """Run groups of processes, a few at a time, each group within a deadline; leave none behind."""
 
-import contextlib
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfscale.launch.process_group import kill_group
 from tfscale.parity.fork_server import ForkedProcess
 
 _POLL_INTERVAL_S = 0.05
@@ -76,9 +74,7 @@ class _Group:
     def kill(self) -> None:
         """Ends every process and all that they started."""
         for process in self._processes:
-            # SIGKILL, because a TensorFlow worker that waits for a peer ignores SIGTERM.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
             process.communicate()
 
 

@@ -70,9 +70,9 @@ class BatchPlan:
             "num_replicas": num_replicas,
             "global_batch": global_batch,
         }
-        known = {name: _check_count(name, value) for name, value in given.items() if value is not None}
+        known = {name: check_count(name, value) for name, value in given.items() if value is not None}
         if reference_batch is not None:
-            _check_count("reference_batch", reference_batch)
+            check_count("reference_batch", reference_batch)
         facts = _derive(known)
         default = (
             facts["global_batch"] if known.keys() & {"global_batch", "per_replica_batch"} == {"global_batch"} else None
@@ -131,11 +131,11 @@ class BatchPlan:
 
     def epochs_to_steps(self, epochs: Any, num_examples: int) -> Fraction:
         """Returns the full steps that see a number of epochs, exactly: `epochs * num_examples / global_batch`."""
-        return _exact("epochs", epochs) * _check_count("num_examples", num_examples) / self.global_batch
+        return _exact("epochs", epochs) * check_count("num_examples", num_examples) / self.global_batch
 
     def steps_to_epochs(self, steps: Any, num_examples: int) -> Fraction:
         """Returns the epochs seen in a number of full steps, exactly: `steps * global_batch / num_examples`."""
-        return _exact("steps", steps) * self.global_batch / _check_count("num_examples", num_examples)
+        return _exact("steps", steps) * self.global_batch / check_count("num_examples", num_examples)
 
     def steps_to_reference_steps(self, steps: Any) -> Fraction:
         """Returns the steps of the reference run that see as many examples: `steps * batch_ratio`."""
@@ -204,7 +204,7 @@ def _contradiction(rule: str, received: str) -> BatchError:
 
 
 def _steps(num_examples: int, batch: int, drop_remainder: bool) -> int:
-    count = _check_count("num_examples", num_examples)
+    count = check_count("num_examples", num_examples)
     steps = count // batch if drop_remainder else math.ceil(Fraction(count, batch))
     if steps == 0:
         raise BatchError(
@@ -215,7 +215,12 @@ def _steps(num_examples: int, batch: int, drop_remainder: bool) -> int:
     return steps
 
 
-def _check_count(name: str, value: Any) -> Any:
+def check_count(name: str, value: Any) -> Any:
+    """Returns a number of examples, replicas or steps, once it is known to be one.
+
+    Raises:
+        BatchError: When it is not a positive integer; a `per_replica_batch` may be a `Fraction`.
+    """
     # bool is an int to Python; and only a mean share may be a fraction.
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not (whole or (name == "per_replica_batch" and isinstance(value, Fraction))) or value <= 0:

@@ -25,31 +25,31 @@ _BATCH_NORM_ERRORS = (
 )
 
 
-def find_cautions(recipe: TunedRun, way: Way) -> tuple[str, ...]:
+def find_cautions(run: TunedRun, way: Way) -> tuple[str, ...]:
     """Returns what the user should know before running a plan, one sentence or two each.
 
     Args:
-        recipe: What was tuned.
+        run: What was tuned.
         way: What became of it.
     """
     found = (_batch_norm, _share_of_data, _rule, _limits, _warmup, _drift)
-    return tuple(text for find in found for text in find(recipe, way))
+    return tuple(text for find in found for text in find(run, way))
 
 
-def _limits(recipe: TunedRun, way: Way) -> Iterator[str]:
+def _limits(run: TunedRun, way: Way) -> Iterator[str]:
     rows = {knob.name: knob for knob in way.knobs}
-    yield from caution_critical_batch(way.batches, recipe.critical_batch, way.knobs)
-    yield from caution_clipping(way.batches, recipe.clipped_share)
+    yield from caution_critical_batch(way.batches, run.recipe.critical_batch, way.knobs)
+    yield from caution_clipping(way.batches, run.recipe.clipped_share)
     yield from caution_warmups(way.knobs)
     if way.warmup_steps and way.batches.batch_ratio > 1:
         yield from caution_warmup("The warm-up to the new rate", way.warmup_steps, rows)
 
 
-def _batch_norm(recipe: TunedRun, way: Way) -> Iterator[str]:
+def _batch_norm(run: TunedRun, way: Way) -> Iterator[str]:
     share, reference = way.batches.global_batch // way.batches.num_replicas, way.batches.reference_batch
     if way.batches.accumulation > 1:
         share = min(share, way.batches.micro_batch)
-    if not recipe.has_batch_norm or share >= MIN_BATCH_NORM_BATCH:
+    if not run.has_batch_norm or share >= MIN_BATCH_NORM_BATCH:
         return
     # What batch_norm="auto" does: local statistics only where they see as many examples as in the reference run.
     synchronised = way.batches.per_replica_batch < reference
@@ -60,7 +60,7 @@ def _batch_norm(recipe: TunedRun, way: Way) -> Iterator[str]:
         yield f"{text} Use {MIN_BATCH_NORM_BATCH} or more, batch_norm='synchronized', or another normalisation."
 
 
-def _share_of_data(recipe: TunedRun, way: Way) -> Iterator[str]:
+def _share_of_data(run: TunedRun, way: Way) -> Iterator[str]:
     batch = way.batches.global_batch
     if batch * MAX_SHARE_OF_DATA > way.num_examples:
         share = 100 * batch / way.num_examples
@@ -71,14 +71,14 @@ def _share_of_data(recipe: TunedRun, way: Way) -> Iterator[str]:
         )
 
 
-def _rule(recipe: TunedRun, way: Way) -> Iterator[str]:
-    ratio, rule = way.batches.batch_ratio, recipe.resolved_rule
+def _rule(run: TunedRun, way: Way) -> Iterator[str]:
+    ratio, rule = way.batches.batch_ratio, run.resolved_rule
     if ratio <= 1:
         return
     yield from caution_range(rule, ratio)
-    if recipe.laws.by_analogy:
+    if run.laws.by_analogy:
         yield (
-            f"No paper gives a rule for {recipe.optimizer} on larger batches; this one is derived like the others. "
+            f"No paper gives a rule for {run.optimizer} on larger batches; this one is derived like the others. "
             "Try it on a short run first."
         )
     elif rule == AdaScaleRule():
@@ -90,18 +90,18 @@ def _rule(recipe: TunedRun, way: Way) -> Iterator[str]:
         yield "Rule 'none' leaves the rate alone: on a larger batch the run makes less progress per epoch."
 
 
-def _warmup(recipe: TunedRun, way: Way) -> Iterator[str]:
-    if recipe.epochs is None or way.warmup_steps == 0:
+def _warmup(run: TunedRun, way: Way) -> Iterator[str]:
+    if run.epochs is None or way.warmup_steps == 0:
         return
     length = way.batches.steps_to_epochs(way.warmup_steps, way.num_examples)
-    if length > recipe.epochs:
+    if length > run.epochs:
         yield (
-            f"The warm-up of {format_value(length)} epochs is longer than the run of {format_value(recipe.epochs)}: "
+            f"The warm-up of {format_value(length)} epochs is longer than the run of {format_value(run.epochs)}: "
             "the rate never gets where it should, and the training refuses it. Set --warmup-epochs, or run longer."
         )
 
 
-def _drift(recipe: TunedRun, way: Way) -> Iterator[str]:
+def _drift(run: TunedRun, way: Way) -> Iterator[str]:
     ratio, real = way.batches.batch_ratio, way.batches.reference_steps_per_step(way.num_examples)
     if abs(real / ratio - 1) > MAX_DRIFT:
         yield (

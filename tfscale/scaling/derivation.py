@@ -8,16 +8,14 @@ from fractions import Fraction
 from typing import Any
 
 from tfscale.errors import BatchError, ScalingError
-from tfscale.scaling.batch_plan import BatchPlan
+from tfscale.scaling.batch_plan import BatchPlan, check_count
 from tfscale.scaling.hyperparameters import scale_hyperparameters
 from tfscale.scaling.knob import UNCHANGED, ScaledKnob
-from tfscale.scaling.laws import check_adam_beta_1
-from tfscale.scaling.limits import check_clipped_share, check_critical_batch
 from tfscale.scaling.optimizer_table import BASE_KNOBS, OPTIMIZERS, OptimizerLaws
 from tfscale.scaling.ratio import plain
+from tfscale.scaling.recipe import Recipe
 from tfscale.scaling.rules import AdaScaleRule, ScalingRule, resolve_rule
 from tfscale.scaling.step_counts import scale_batch_norm_momentum
-from tfscale.scaling.warmup import count_warmup_steps
 
 BATCH_NORM_MOMENTUM = 0.99  # Keras's default.
 SCHEDULE_WARMUP = "schedule.warmup_steps"
@@ -30,36 +28,25 @@ class TunedRun:
     Args:
         optimizer: The class's name, as Keras spells it.
         knobs: The values of those of its knobs that differ from Keras's defaults.
-        rule: The rule of the rate.
+        recipe: The rule of the rate, the warm-up, the batch that all this was tuned for, and the examples in an epoch.
         epochs: Length of the run; None when it is not known.
-        warmup_epochs: As `count_warmup_steps`.
         decay_steps: Length of its learning-rate schedule in steps; None when it has none.
         has_batch_norm: Whether the model has BatchNormalization.
         warmup_steps: Length of the warm-up that its schedule has, in steps; None when it has none.
-        adam_beta_1: As `scale_hyperparameters`.
-        critical_batch: In examples; None when it is not known.
-        clipped_share: Share of the steps in which clipping bites, from 0 to 1; None when it is not known.
 
     Raises:
-        ScalingError: When the optimizer has no such knob, or one of the last three is none.
+        ScalingError: When the optimizer has no such knob.
     """
 
     optimizer: str
     knobs: Mapping[str, Any]
-    rule: Any = "auto"
+    recipe: Recipe
     epochs: float | None = None
-    warmup_epochs: Any = "auto"
     decay_steps: int | None = None
     has_batch_norm: bool = False
     warmup_steps: int | None = None
-    adam_beta_1: str = "keep"
-    critical_batch: float | None = None
-    clipped_share: float | None = None
 
     def __post_init__(self) -> None:
-        check_adam_beta_1(self.adam_beta_1)
-        check_critical_batch(self.critical_batch)
-        check_clipped_share(self.clipped_share)
         known = {"learning_rate", *self.laws.knobs, *BASE_KNOBS}
         for name, value in self.knobs.items():
             if name not in known:
@@ -77,7 +64,7 @@ class TunedRun:
     def resolved_rule(self) -> ScalingRule:
         """The rule of the rate, with "auto" answered."""
         defaults = {name: default for name, (default, _) in self.laws.knobs.items()}
-        return resolve_rule(self.rule, auto=self.laws.rule({**defaults, **self.knobs}))
+        return resolve_rule(self.recipe.rule, auto=self.laws.rule({**defaults, **self.knobs}))
 
 
 @dataclass(frozen=True)
@@ -105,13 +92,11 @@ class Way:
 
 
 def derive_ways(
-    recipe: TunedRun,
+    run: TunedRun,
     *,
-    num_examples: int,
     num_replicas: int,
     per_replica_batch: int | None = None,
     global_batch: int | None = None,
-    reference_batch: int | None = None,
     micro_batch: int | None = None,
 ) -> tuple[Way | None, Way]:
     """Returns what becomes of a recipe with the batch kept, and with the batch grown.
@@ -120,19 +105,18 @@ def derive_ways(
     `global_batch` all take that, or, when it is the reference batch itself, each of them takes as many.
 
     Args:
-        recipe: The recipe.
-        num_examples: Examples in an epoch.
+        run: What was tuned; its recipe knows the examples in an epoch, and its batch if that is not the one given.
         num_replicas: Replicas.
         per_replica_batch: Examples of one replica in one step.
         global_batch: Examples of all, in its place.
-        reference_batch: The batch that the recipe was tuned for, by default the one that is given.
         micro_batch: Most examples of one pass on one replica.
 
     Returns:
         The kept one, None when its batch is smaller than the number of replicas; and the grown one.
 
     Raises:
-        BatchError: When the batches are none, or not exactly one of the two is given.
+        BatchError: When the batches are none, not exactly one of the two is given, or the recipe does not know the
+            examples in an epoch.
         ScalingError: When the recipe cannot be re-derived.
     """
     if (per_replica_batch is None) == (global_batch is None):
@@ -142,7 +126,7 @@ def derive_ways(
             "Give the batch that the recipe was tuned for as reference_batch."
         )
     given = BatchPlan(per_replica_batch=per_replica_batch, global_batch=global_batch, num_replicas=num_replicas)
-    reference = BatchPlan(global_batch=reference_batch or given.reference_batch, num_replicas=1).global_batch
+    reference = BatchPlan(global_batch=run.recipe.reference_batch or given.reference_batch, num_replicas=1).global_batch
     if global_batch == reference:
         per_replica_batch, global_batch = reference, None
     grown = BatchPlan(
@@ -156,43 +140,38 @@ def derive_ways(
     if reference >= num_replicas:
         kept = BatchPlan(global_batch=reference, num_replicas=num_replicas, micro_batch=micro_batch)
     return (
-        None if kept is None else _derive_way("keep the batch", kept, recipe, num_examples),
-        _derive_way("grow the batch", grown, recipe, num_examples),
+        None if kept is None else _derive_way("keep the batch", kept, run),
+        _derive_way("grow the batch", grown, run),
     )
 
 
-def _derive_way(title: str, batches: BatchPlan, recipe: TunedRun, num_examples: int) -> Way:
+def _derive_way(title: str, batches: BatchPlan, run: TunedRun) -> Way:
     ratio = batches.batch_ratio
-    warmup_steps = count_warmup_steps(
-        recipe.warmup_epochs,
-        rule=recipe.resolved_rule,
-        ratio=ratio,
-        reference_batch=batches.reference_batch,
-        examples_per_epoch=num_examples,
-    )
-    config = dict(recipe.knobs, use_ema=bool({"ema_momentum", "ema_overwrite_frequency"} & recipe.knobs.keys()))
+    warmup_steps = run.recipe.warmup_steps(batches, run.resolved_rule)
+    config = dict(run.knobs, use_ema=bool({"ema_momentum", "ema_overwrite_frequency"} & run.knobs.keys()))
     scaled = scale_hyperparameters(
-        {"class_name": recipe.optimizer, "config": config},
+        {"class_name": run.optimizer, "config": config},
         ratio,
-        rule=recipe.rule,
+        rule=run.recipe.rule,
         warmup_steps=warmup_steps,
-        adam_beta_1=recipe.adam_beta_1,
+        adam_beta_1=run.recipe.adam_beta_1,
     )
-    knobs = [knob for knob in scaled.knobs if knob.name in recipe.knobs or _is_set(knob)]
-    knobs[1:1] = _schedule_rows(recipe, ratio)
-    if recipe.has_batch_norm:
+    knobs = [knob for knob in scaled.knobs if knob.name in run.knobs or _is_set(knob)]
+    knobs[1:1] = _schedule_rows(run, ratio)
+    if run.has_batch_norm:
         moving = scale_batch_norm_momentum(BATCH_NORM_MOMENTUM, ratio)
         knobs.append(
             ScaledKnob("BatchNormalization momentum", moving.unit, moving.old, moving.new, moving.rule, moving.reason)
         )
+    num_examples = check_count("examples_per_epoch", run.recipe.examples_per_epoch)
     return Way(title, batches, num_examples, warmup_steps / ratio, tuple(knobs))
 
 
-def _schedule_rows(recipe: TunedRun, ratio: Fraction) -> Iterator[ScaledKnob]:
-    for name, old in (("schedule", recipe.decay_steps), (SCHEDULE_WARMUP, recipe.warmup_steps)):
+def _schedule_rows(run: TunedRun, ratio: Fraction) -> Iterator[ScaledKnob]:
+    for name, old in (("schedule", run.decay_steps), (SCHEDULE_WARMUP, run.warmup_steps)):
         if old is None:
             continue
-        if isinstance(recipe.resolved_rule, AdaScaleRule):
+        if isinstance(run.resolved_rule, AdaScaleRule):
             reason = "counts steps of the reference run, and advances by the gain"
             yield ScaledKnob(name, "steps", old, old, UNCHANGED, reason)
         else:

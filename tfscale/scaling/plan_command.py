@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import fields
 from typing import Any
 
 from tfscale.scaling.batch_plan import MAX_COUNT
@@ -12,10 +13,13 @@ from tfscale.scaling.derivation import TunedRun, derive_ways
 from tfscale.scaling.laws import ADAM_BETA_1
 from tfscale.scaling.optimizer_table import OPTIMIZERS
 from tfscale.scaling.plan_report import describe_plan, plan_to_json
+from tfscale.scaling.recipe import Recipe
 from tfscale.scaling.rules import RULE_NAMES
 
 _SHOWN = 100
 
+# Of a recipe, what has a shorter flag.
+_RENAMED = {"examples_per_epoch": "examples"}
 # The knobs that have a flag, with what the flag says.
 _KNOBS = {
     "learning_rate": "the recipe's learning rate",
@@ -98,35 +102,30 @@ def answer(args: argparse.Namespace) -> str:
         ScalingError: When the recipe cannot be re-derived.
     """
     optimizer = next(name for name in OPTIMIZERS if name.lower() == args.optimizer)
-    recipe = TunedRun(
+    recipe = Recipe(**{each.name: getattr(args, _RENAMED.get(each.name, each.name)) for each in fields(Recipe)})
+    run = TunedRun(
         optimizer,
         {name: getattr(args, name) for name in _KNOBS if getattr(args, name) is not None},
-        rule=args.rule,
+        recipe,
         epochs=args.epochs,
-        warmup_epochs=args.warmup_epochs,
         decay_steps=args.decay_steps,
         has_batch_norm=args.batch_norm,
         warmup_steps=args.warmup_steps,
-        adam_beta_1=args.adam_beta_1,
-        critical_batch=args.critical_batch,
-        clipped_share=args.clipped_share,
     )
     kept, grown = derive_ways(
-        recipe,
-        num_examples=args.examples,
+        run,
         num_replicas=args.replicas,
         per_replica_batch=args.per_replica_batch,
         global_batch=args.global_batch,
-        reference_batch=args.reference_batch,
         micro_batch=args.micro_batch,
     )
-    cautions = {way.title: find_cautions(recipe, way) for way in (kept, grown) if way is not None}
+    cautions = {way.title: find_cautions(run, way) for way in (kept, grown) if way is not None}
     if kept is None:
         batch, replicas = grown.batches.reference_batch, grown.batches.num_replicas
         cautions["keep the batch"] = (f"{batch} examples cannot be split over {replicas} replicas.",)
     if args.json:
-        return json.dumps(plan_to_json(recipe, kept, grown, cautions), indent=2)
-    return describe_plan(recipe, kept, grown, cautions)
+        return json.dumps(plan_to_json(run, kept, grown, cautions), indent=2)
+    return describe_plan(run, kept, grown, cautions)
 
 
 def _count(text: str) -> int:

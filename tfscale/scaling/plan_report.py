@@ -13,17 +13,17 @@ from tfscale.scaling.ratio import plain
 _IMPOSSIBLE = "impossible"
 
 
-def describe_plan(recipe: TunedRun, kept: Way | None, grown: Way, cautions: dict[str, tuple[str, ...]]) -> str:
+def describe_plan(run: TunedRun, kept: Way | None, grown: Way, cautions: dict[str, tuple[str, ...]]) -> str:
     """Returns the whole derivation as text: the batches, the knobs, the reasons, the warnings.
 
     Args:
-        recipe: What was tuned.
+        run: What was tuned.
         kept: With the batch kept; None when there are more replicas than examples in it.
         grown: With the batch grown.
         cautions: By title of the way, what to know before running it.
     """
     head = ("", "unit", "recipe", "keep the batch", "grow the batch", "rule")
-    lines = [format_table(head, [*_batch_rows(recipe, kept, grown), *_knob_rows(kept, grown)])]
+    lines = [format_table(head, [*_batch_rows(run, kept, grown), *_knob_rows(kept, grown)])]
     if grown.batches.batch_ratio != 1:
         lines += format_reasons(grown.knobs)
     for title, texts in cautions.items():
@@ -31,22 +31,20 @@ def describe_plan(recipe: TunedRun, kept: Way | None, grown: Way, cautions: dict
     return "\n".join(lines)
 
 
-def plan_to_json(
-    recipe: TunedRun, kept: Way | None, grown: Way, cautions: dict[str, tuple[str, ...]]
-) -> dict[str, Any]:
+def plan_to_json(run: TunedRun, kept: Way | None, grown: Way, cautions: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     """Returns the same as an object of JSON; the arguments are those of `describe_plan`."""
     return {
-        "optimizer": recipe.optimizer,
-        "rule": recipe.resolved_rule.name,
+        "optimizer": run.optimizer,
+        "rule": run.resolved_rule.name,
         "examples": grown.num_examples,
-        "epochs": recipe.epochs,
+        "epochs": run.epochs,
         "reference_batch": grown.batches.reference_batch,
-        "keep": None if kept is None else _way_to_json(recipe, kept, cautions),
-        "grow": _way_to_json(recipe, grown, cautions),
+        "keep": None if kept is None else _way_to_json(run, kept, cautions),
+        "grow": _way_to_json(run, grown, cautions),
     }
 
 
-def _way_to_json(recipe: TunedRun, way: Way, cautions: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+def _way_to_json(run: TunedRun, way: Way, cautions: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     batches = way.batches
     return {
         "num_replicas": batches.num_replicas,
@@ -58,7 +56,7 @@ def _way_to_json(recipe: TunedRun, way: Way, cautions: dict[str, tuple[str, ...]
         "accumulation": batches.accumulation,
         "batch_ratio": _number(batches.batch_ratio),
         "steps_per_epoch": way.steps_per_epoch,
-        "steps": None if recipe.epochs is None else _number(way.steps_per_epoch * recipe.epochs),
+        "steps": None if run.epochs is None else _number(way.steps_per_epoch * run.epochs),
         "warmup_steps": _number(way.warmup_steps),
         "knobs": [dataclasses.asdict(knob) for knob in way.knobs],
         "warnings": list(cautions.get(way.title, ())),
@@ -69,7 +67,7 @@ def _number(value: Any) -> Any:
     return plain(value) if hasattr(value, "denominator") else value
 
 
-def _batch_rows(recipe: TunedRun, kept: Way | None, grown: Way) -> Iterator[tuple[str, ...]]:
+def _batch_rows(run: TunedRun, kept: Way | None, grown: Way) -> Iterator[tuple[str, ...]]:
     batch, examples = grown.batches.reference_batch, grown.num_examples
     ways = [kept, grown]
 
@@ -88,8 +86,8 @@ def _batch_rows(recipe: TunedRun, kept: Way | None, grown: Way) -> Iterator[tupl
         yield row("micro-steps", "per step", 1, each(lambda way: way.batches.accumulation))
     yield row("batch ratio r", "", 1, each(lambda way: way.batches.batch_ratio))
     yield row("epoch", "steps", steps, each(lambda way: way.steps_per_epoch))
-    if recipe.epochs is not None:
-        epochs = recipe.epochs
+    if run.epochs is not None:
+        epochs = run.epochs
         yield row("run", "steps", steps * epochs, each(lambda way: way.steps_per_epoch * epochs))
     if any(way and way.warmup_steps for way in ways):
         yield row("warm-up to the new rate", "steps", 0, each(lambda way: way.warmup_steps), "from the recipe's")

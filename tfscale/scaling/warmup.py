@@ -68,7 +68,7 @@ def count_warmup_steps(
         Fraction(15625, 4)
     """
     grown = check_ratio(ratio)
-    length = _check_epochs(warmup_epochs)
+    length = check_warmup_epochs(warmup_epochs)
     if length is None:
         length = Fraction(AUTO_EPOCHS if isinstance(rule, LinearRule) and grown > 1 else 0)
     # From the reference rate to the reference rate there is nothing to warm up.
@@ -84,13 +84,17 @@ def count_warmup_steps(
         raise ScalingError(
             "A warm-up must know how many steps an epoch has.\n"
             f"Received: warmup_epochs={warmup_epochs!r} without examples_per_epoch. "
-            "Give examples_per_epoch, or warmup_epochs=0 for no warm-up."
+            "Give examples_per_epoch to the recipe, or warmup_epochs=0 for no warm-up."
         )
     return length * examples_per_epoch / reference_batch
 
 
-def _check_epochs(warmup_epochs: Any) -> Fraction | None:
-    """Returns the number of epochs, None for "auto"."""
+def check_warmup_epochs(warmup_epochs: Any) -> Fraction | None:
+    """Returns the number of epochs, exactly; None for "auto".
+
+    Raises:
+        ScalingError: When it is neither.
+    """
     if isinstance(warmup_epochs, str) and warmup_epochs == "auto":
         return None
     if not is_number(warmup_epochs) or warmup_epochs < 0:

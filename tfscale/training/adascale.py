@@ -40,7 +40,7 @@ class AdaScaleSGD(keras.optimizers.SGD):
 
     The sum and K are two scalars in the reduction of a step of a prepared model; nothing else is sent. Without
     `prepare`, and on one replica, it is plain SGD. Between two steps `learning_rate` is the recipe's; during one it has
-    the gain in it. `DataParallel(rule="adascale").optimizer(SGD(...))` makes it.
+    the gain in it. `DataParallel(recipe=Recipe(rule="adascale"))` makes it of an SGD.
 
     Args:
         learning_rate: The recipe's rate, or its schedule, which counts steps of the reference run.

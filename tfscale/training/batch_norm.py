@@ -53,13 +53,18 @@ def choose_batch_norm(requested: str, *, per_replica_batch: float, reference_bat
         >>> choose_batch_norm("auto", per_replica_batch=16, reference_batch=64)
         'synchronized'
     """
-    if requested not in MODES:
-        raise ModelError(
-            f"`batch_norm` must be one of {', '.join(map(repr, MODES))}.\nReceived: batch_norm={requested!r}."
-        )
+    check_batch_norm(requested)
     if requested != "auto":
         return requested
     return "local" if per_replica_batch >= reference_batch else "synchronized"
+
+
+def check_batch_norm(requested: Any) -> None:
+    """Raises `ModelError` for what is no argument `batch_norm`."""
+    if not isinstance(requested, str) or requested not in MODES:
+        raise ModelError(
+            f"`batch_norm` must be one of {', '.join(map(repr, MODES))}.\nReceived: batch_norm={requested!r}."
+        )
 
 
 def batch_norm_layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:

@@ -6,8 +6,9 @@ stand-ins, are rehearsed: so everything is made as on one device, where the firs
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -17,6 +18,7 @@ from tfscale.framework.models import build_from_spec, flat_layers
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.foreign import is_of_keras
 from tfscale.training.functions import Look
+from tfscale.training.made import made_under
 from tfscale.training.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
 from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.plain_step import has_own_step
@@ -60,13 +62,30 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
         ways = [as_first_step] if model.run_eagerly else [as_first_step, from_shapes]
     for way in ways:
         try:
-            way()
+            with _as_first_trace(model, strategy):
+                way()
             return True
         # Keras calls the model with stand-ins for data, which not every model takes; and what is wrong with the user's
         # step will show where it is run.
         except Exception as error:
             _log.debug("the %s of model %r: %s fails: %s", name, model.name, way.__name__, error)
     return False
+
+
+@contextlib.contextmanager
+def _as_first_trace(model: keras.Model, strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Leaves in Python what the first trace of a step leaves there, which is nothing where it is the only one.
+
+    A function of TensorFlow that makes variables is traced once more, with what its first trace has left.
+    """
+    numbers, known = OwnNumbers(model), set(map(id, made_under(strategy).variables))
+    held, has_made = numbers.held(), False
+    try:
+        yield
+        has_made = any(id(variable) not in known for variable in made_under(strategy).variables)
+    finally:
+        if model.run_eagerly or not has_made:
+            numbers.put_back(held)
 
 
 def _is_made_in_first_step(model: keras.Model) -> bool:
@@ -112,7 +131,7 @@ class RowsRehearsal:
         terms: Terms,
         then: Callable[[], Look | None],
     ):
-        self._strategy = strategy
+        self._model, self._strategy = model, strategy
         self._step = _step_of(model, name, terms)
         self._what = f"{name} of model {model.name!r}"
         self._then = then
@@ -121,7 +140,8 @@ class RowsRehearsal:
     def __call__(self, batch: Any) -> None:
         """Makes it, and looks at the first batch."""
         try:
-            rehearse_eagerly(self._strategy, self._step, CheckRows.of(batch, self._strategy).whole)
+            with OwnNumbers(self._model).unchanged():
+                rehearse_eagerly(self._strategy, self._step, CheckRows.of(batch, self._strategy).whole)
         except Exception as error:  # As above.
             _log.debug("the %s could not be rehearsed: %s", self._what, error)
         self._look = self._then()
@@ -136,7 +156,7 @@ class RowsRehearsal:
 def _step_of(model: keras.Model, name: str, terms: Terms) -> Callable[[Any], None]:
     def step(data: Any) -> None:
         meet_updates(metrics_of(model))
-        with remembering_results() as given, OwnNumbers(model).unchanged():
+        with remembering_results() as given:
             logs = getattr(model, name)(data)
         if name != "predict_step":
             terms.tells_whole_results = computes_of_results(logs, given)

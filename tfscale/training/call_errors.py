@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 # What TensorFlow says of an optimizer that was made outside of the scope, and that no attribute leads to.
 _TWO_STRATEGIES = ("Mixing different tf.distribute.Strategy objects", "Must not nest tf.distribute.Strategy scopes")
 
+# What Keras says of a variable that an optimizer was not built with.
+_UNKNOWN = "This optimizer can only be called for the variables it was originally built with"
+
 
 @contextlib.contextmanager
 def naming_errors(
@@ -34,7 +37,7 @@ def naming_errors(
     Raises:
         DataError: A batch has the wrong rows.
         DeviceError: There is not enough memory.
-        ModelError: Something belongs to another strategy.
+        ModelError: Something belongs to another strategy, or was made after the optimizer.
     """
     try:
         yield
@@ -50,6 +53,15 @@ def naming_errors(
         _log.debug("What TensorFlow said of it:", exc_info=error)
         # The pages about the graph of the step would stand between the user and the cause.
         raise short from None
+    except ValueError as error:
+        if _UNKNOWN not in str(error) or isinstance(error, ModelError):
+            raise
+        raise ModelError(
+            "A step met a layer, or made one, that was not there when its optimizer was built.\n"
+            f"Received: {str(error)[:200]!r} from Keras, in `{name}` of a {type(model).__name__}. A branch of Python "
+            "leads to it, by what a batch holds or by its number of rows, of which each replica has a part. Build all "
+            "layers before: call the model on a few rows inside `with dp.scope():`, with each branch taken once."
+        ) from error
     except RuntimeError as error:
         if not any(said in str(error) for said in _TWO_STRATEGIES):
             raise

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from tfscale.errors import DeviceError
 from tfscale.training.packs import Packing
 
-IMPLEMENTATIONS = ("auto", "nccl", "ring")
-
 
 class Communication(NamedTuple):
     """A choice and why it was made."""
@@ -34,7 +32,7 @@ def choose_communication(
         num_workers: Workers of the job; each has as many replicas as this one.
         platform: As `sys.platform`; NCCL exists for Linux.
         virtual_gpus: Whether several logical GPUs share a physical one, which NCCL refuses.
-        requested: `"auto"`, or the user's own choice: `"nccl"` or `"ring"`.
+        requested: As `Network` has it: `"auto"`, or the user's own choice, `"nccl"` or `"ring"`.
 
     Returns:
         The implementation and a sentence that says why.
@@ -50,11 +48,6 @@ def choose_communication(
         >>> choose_communication(["GPU"]).implementation
         'none'
     """
-    if requested not in IMPLEMENTATIONS:
-        raise DeviceError(
-            f"`communication` must be one of {', '.join(map(repr, IMPLEMENTATIONS))}.\n"
-            f"Received: communication={requested!r}."
-        )
     kinds = set(device_types)
     if not kinds <= {"CPU", "GPU"} or len(kinds) != 1:
         raise DeviceError(

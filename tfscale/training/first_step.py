@@ -67,6 +67,8 @@ class Outcome:
     """Variables by name."""
     apart: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     """Of variables that the replicas no longer have alike, the value that is farthest from the first replica's."""
+    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    """What lists and the like hold that the step keeps in Python."""
 
     def scale(self) -> float:
         """The size of the largest gradient, or the root of the loss where there is none."""
@@ -141,7 +143,8 @@ class TwoRuns:
             values = [np.asarray(value) for value in call(data)]
             state = self._state.read(alone=name == "alone")
             apart = {} if name == "alone" else self._state.apart()
-        return dataclasses.replace(_outcome(values, layout[0], state), apart=apart)
+            kept = self._numbers.read_containers()
+        return dataclasses.replace(_outcome(values, layout[0], state), apart=apart, kept=kept)
 
     def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
         layout: list[Any] = []
@@ -170,10 +173,10 @@ class TwoRuns:
         held = self._numbers.held()
 
         def on_replica() -> list[Any]:
-            self._numbers.put_back(held)
             part = own_part(parts, self._replicas.first)
             recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
-            with at_once(), without_xla(), counting_nothing(), meeting_terms(self._terms, recorder):
+            own, met = self._numbers.of_replica(held), meeting_terms(self._terms, recorder)
+            with own, at_once(), without_xla(), counting_nothing(), met:
                 outputs = self._steps.divided(part)
                 recorder.finish()
             flat, layout = _flatten(outputs, recorder)

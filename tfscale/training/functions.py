@@ -6,6 +6,9 @@ Keras asks a model for three functions of an iterator. These run every replica's
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -22,7 +25,7 @@ from tfscale.training.inputs import (
     unsplit_batch,
 )
 from tfscale.training.one_trace import on_parts, own_part
-from tfscale.training.own_numbers import OwnNumbers
+from tfscale.training.own_numbers import BegunTraces, FirstTraces
 from tfscale.training.peeking import PeekedBatches
 from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.undisturbed import undisturbed
@@ -79,12 +82,14 @@ class _Traced:
 
     Args:
         function: What is traced.
-        is_eager: Whether it is run as it is.
+        as_first: Is entered with the number of traces before each; None for a function that is run as it is.
     """
 
-    def __init__(self, function: Callable[..., Any], *, is_eager: bool):
+    def __init__(
+        self, function: Callable[..., Any], as_first: Callable[[int], contextlib.AbstractContextManager[None]] | None
+    ):
         self._function = function
-        self._is_eager = is_eager
+        self._as_first = as_first
         self.forget()
 
     def __call__(self, *args: Any) -> Any:
@@ -92,11 +97,18 @@ class _Traced:
 
     def forget(self) -> None:
         """Has it traced anew."""
-        if self._is_eager:
+        if self._as_first is None:
             # Replicas take turns: the first would have made a step that the others have not.
             self.run = undisturbed()(self._function)
-        else:
-            self.run = tf.function(self._function, reduce_retracing=True)
+            return
+        as_first, indices = self._as_first, itertools.count()
+
+        @tf.autograph.experimental.do_not_convert
+        def traced(*args: Any) -> Any:
+            with as_first(next(indices)):
+                return self._function(*args)
+
+        self.run = tf.function(traced, reduce_retracing=True)
 
 
 class ReplicaSteps(NamedTuple):
@@ -126,6 +138,7 @@ class StepRunner:
         self._strategy = strategy
         self._replicas: LocalReplicas = local_replicas(strategy)
         self._calls = calls
+        self._begun = BegunTraces(model)
         self._count: tuple[int, tf.Tensor] | None = None
 
     def logging_function(self, replica: ReplicaSteps, look: Look | None = None) -> Callable[[Any], Logs]:
@@ -135,7 +148,7 @@ class StepRunner:
             replica: What each replica does.
             look: What looks at the first batch, and at some later ones, before anything is done with them, or None.
         """
-        looks = _Looks(look)
+        looks, kind = _Looks(look), FirstTraces()
 
         @tf.autograph.experimental.do_not_convert
         def one_of_several(batch: Any) -> Any:
@@ -156,8 +169,8 @@ class StepRunner:
                 return replica.alone(own)
 
         # A batch that was taken from its iterator before is trained on like those around it.
-        run_steps, run_taken = self._traced(steps), self._on_batch(replica.alone, replica)
-        run_on_batch = self._on_batch(lone_step, replica)
+        run_steps, run_taken = self._traced(steps, kind), self._on_batch(replica.alone, replica, kind)
+        run_on_batch = self._on_batch(lone_step, replica, kind)
 
         def look_at(batch: Any, count: Any = None) -> None:
             if looks(batch, is_lone=count is None or int(count) == 1):
@@ -193,15 +206,16 @@ class StepRunner:
 
         return function
 
-    def _on_batch(self, step: Callable[[ReplicaBatch], Any], replica: ReplicaSteps) -> _Traced:
+    def _on_batch(self, step: Callable[[ReplicaBatch], Any], replica: ReplicaSteps, kind: FirstTraces) -> _Traced:
         @tf.autograph.experimental.do_not_convert
         def run(batch: Any) -> Logs:
             return replica.make_logs(self._first_replica(self._run(step, batch)))
 
-        return self._traced(run)
+        return self._traced(run, kind)
 
-    def _traced(self, function: Callable[..., Any]) -> _Traced:
-        return _Traced(function, is_eager=self._model.run_eagerly)
+    def _traced(self, function: Callable[..., Any], kind: FirstTraces) -> _Traced:
+        traced_as_first = functools.partial(self._begun.trace, kind)
+        return _Traced(function, None if self._model.run_eagerly else traced_as_first)
 
     def _num_steps(self) -> tf.Tensor | None:
         """Steps of the next call; None for a function of one step. A Python number would be traced anew for each."""
@@ -244,7 +258,7 @@ class StepRunner:
             predict: What each replica does: returns the predictions of its rows.
             look: As for `logging_function`.
         """
-        looks = _Looks(look)
+        looks, kind = _Looks(look), FirstTraces()
         several_workers = self._replicas.here < self._replicas.total
 
         @tf.autograph.experimental.do_not_convert
@@ -262,7 +276,7 @@ class StepRunner:
                 lambda value: _concat(self._strategy.experimental_local_results(value)), outputs
             )
 
-        run_one_step = self._traced(one_step)
+        run_one_step = self._traced(one_step, kind)
 
         def looked_at(batch: Any) -> Any:
             batch = _as_tensors(batch)
@@ -278,12 +292,11 @@ class StepRunner:
 
     def _run(self, replica_step: Callable[[ReplicaBatch], Any], batch: Any) -> Any:
         """Runs a step on every replica with its rows of `batch`: a global batch, or one that was split before."""
-        numbers = OwnNumbers(self._model)
-        held = numbers.held()
+        numbers, held = self._begun.numbers()
 
         def on_replica(own: Any) -> Any:
-            numbers.put_back(held)
-            return on_own_rows(replica_step, own)
+            with numbers.of_replica(held):
+                return on_own_rows(replica_step, own)
 
         if _is_split(batch):
             parts = [self._of_replica(batch, replica) for replica in range(self._replicas.here)]

@@ -173,7 +173,7 @@ def _measure_one(strategy: tf.distribute.Strategy, options: Any, watch: _Stopwat
         size, (taken_s, idle) = large, watch.time(_exchange(strategy, 1, large))
     # Once more: connections and threads that are new take several times as long.
     latency_s = watch.time(one_number).seconds
-    # Whatever the clock says, it is not for nothing.
+    # A clock with large ticks may show no more for the large tensor than for one number: at least half is its own.
     return Link(latency_s, size / max(taken_s - latency_s, taken_s / 2), idle)
 
 

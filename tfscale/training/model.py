@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfscale.framework.datasets import distributed_dataset
 from tfscale.framework.fit import keep_last_logs
 from tfscale.framework.models import flat_layers, replace_auto_jit_compile, replace_symbolic_build
+from tfscale.moved import refusing_moved
 from tfscale.training import metrics, step
 from tfscale.training.added_losses import meet_added_losses
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
@@ -32,22 +33,20 @@ from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable
 from tfscale.training.compression.choice import check_compression_devices
 from tfscale.training.data.balance import make_probe
 from tfscale.training.data.dataset import find_global_dataset
-from tfscale.training.data.distribution import (
-    dataset_spec,
-    forget_expected_batch,
-    prepare_others,
-)
+from tfscale.training.data.distribution import dataset_spec, forget_expected_batch, prepare_others
 from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.failures import failing_together
 from tfscale.training.first_states import FirstStates
 from tfscale.training.first_step import Steps
+from tfscale.training.frozen import forget_functions, note_trained
 from tfscale.training.functions import Look, ReplicaSteps, StepRunner
 from tfscale.training.half_made import noting_half_made, refuse_half_made
 from tfscale.training.losses import make_losses_global
 from tfscale.training.made import made_under
 from tfscale.training.metrics import meet_updates
 from tfscale.training.micro_batch import MicroBatch
+from tfscale.training.network import Network, choose_network
 from tfscale.training.on_batches import guard_calls_on_batches
 from tfscale.training.one_at_a_time import one_at_a_time
 from tfscale.training.optimizers import reduce_gradients_once
@@ -60,7 +59,7 @@ from tfscale.training.sending import Sending, choose_sending, send_gradients
 from tfscale.training.settling import settle_first
 from tfscale.training.step_check import StepCheck
 from tfscale.training.steps_per_call import ChosenCalls
-from tfscale.training.strategy import adopt_strategy
+from tfscale.training.strategy import adopt_strategy, check_network_of
 from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost, updating
 from tfscale.training.vouching import check_mode, is_checked, look_key
@@ -69,6 +68,7 @@ from tfscale.training.xla import would_compile
 _FIRSTS = {"train_step": "first step", "test_step": "first step of an evaluation", "predict_step": "first prediction"}
 
 
+@refusing_moved({"network": Network})
 def prepare(
     model: keras.Model,
     *,
@@ -78,8 +78,7 @@ def prepare(
     batch_ratio: int | Fraction = 1,
     micro_batch: int | str | None = None,
     steps_per_execution: str | None = None,
-    compression: Any = "none",
-    double_buffering: bool = False,
+    network: Network | None = None,
     check: str = "auto",
 ) -> keras.Model:
     """Makes `model` compute on N replicas what it computes on one.
@@ -96,8 +95,8 @@ def prepare(
             momentum m^r, with which they remember as many examples; files keep the m of the recipe.
         micro_batch: Most rows of a replica in one forward and backward pass; see `DataParallel`. Needs `global_batch`.
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call; see `DataParallel`.
-        compression: How gradients travel; see `DataParallel`.
-        double_buffering: Whether they travel during the next step; see `DataParallel`.
+        network: How gradients travel, by its `compression` and `double_buffering`. What else is in it is that of the
+            strategy: give `make_strategy` the same.
         check: Whether the first step is compared with that of one replica, on its own rows, before anything is updated:
             `"auto"` where code takes part that is not Keras's own (a `train_step`, layer, loss, metric ...),
             `"always"`, `"off"`, or `"warn"` for a warning in place of an error. It makes the first step take two to
@@ -112,8 +111,8 @@ def prepare(
         ParityError: In `fit` and `evaluate`, when the first step is not that of one replica. Nothing was updated.
         DeviceError: When the strategy is of another kind.
         BatchError: When `micro_batch` or `steps_per_execution` is none of these.
-        CommunicationError: When the compression is unknown, or not for these devices; when `double_buffering` is no
-            bool; in `fit`, when the optimizer cannot go with one of them.
+        CommunicationError: When `network` is none, the strategy was made with another one, or the compression is not
+            for these devices; in `fit`, when the optimizer cannot go with it.
 
     Example:
         >>> import keras, tfscale
@@ -123,9 +122,11 @@ def prepare(
         >>> tfscale.prepare(model, strategy=strategy) is model
         True
     """
+    network = choose_network(network)
     adopt_strategy(strategy)
     check_model(model, strategy)
-    sending = choose_sending(compression, double_buffering)
+    check_network_of(strategy, network)
+    sending = choose_sending(network)
     check_compression_devices(sending.compression, strategy)
     check_mode(check)
     options = Options(global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution, sending, check)
@@ -178,6 +179,7 @@ class PreparedModel:
         scale_batch_norm(model, self._batch_ratio)
         if self._is_like(getattr(vars(model).get("make_train_function"), "__self__", None)):
             return
+        forget_functions(model)
         for name in ("make_train_function", "make_test_function", "make_predict_function"):
             setattr(model, name, getattr(self, name))
         for name in ("fit", "evaluate", "predict"):
@@ -187,8 +189,6 @@ class PreparedModel:
         replace_symbolic_build(model, self.build)
         replace_auto_jit_compile(model, self._would_compile)
         keep_last_logs(model, self._logs_before_restart, functools.partial(has_own_logs, model))
-        # Functions made before belong to the unprepared model.
-        model.train_function = model.test_function = model.predict_function = None
 
     def _is_like(self, other: Any) -> bool:
         is_one = isinstance(other, PreparedModel) and other._model is self._model
@@ -211,6 +211,7 @@ class PreparedModel:
             plain = functools.partial(keras_step, self._model, "train_step")
             rest = functools.partial(what_needs_no_batch, self._strategy, plain, self._data_spec)
             self._model.train_function = ending_as_keras(self._model, function, rest)
+            note_trained(self._model)
         return self._model.train_function
 
     def make_test_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -397,4 +398,4 @@ class PreparedModel:
             self.build(data_batch=dataset.element_spec)
             build_for(self._model, self._strategy, "train_step", self._data_spec, self._terms["train_step"])
             probe = functools.partial(make_probe, self._model, self._strategy)
-            dataset.measure_loads(probe, is_shown=given.get("verbose", "auto") not in (0, "0"))
+            dataset.measure_loads(probe)

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfscale.errors import CommunicationError
-
 # Tensors are sent in pieces of at most this: one of 64 MB takes four times as long in one piece as in pieces of 8 MB.
 _MOST_BYTES = 2**23
 # So many packs that the first ones travel early, unless each would be too small to be worth a collective.
@@ -62,16 +60,13 @@ class Packing(NamedTuple):
         return min(max(-(-total_bytes // num_packs), self.least_bytes), most_bytes)
 
 
-def choose_packing(requested: Any, *, device_type: str, num_workers: int) -> Packing:
+def choose_packing(requested: int | None, *, device_type: str, num_workers: int) -> Packing:
     """Chooses about how many bytes travel together, before anything was measured.
 
     Args:
-        requested: The user's own choice, 0 for everything in one pack, or None.
+        requested: As `Network` has it: the user's own choice, 0 for everything in one pack, or None.
         device_type: `"CPU"` or `"GPU"`.
         num_workers: Workers of the job.
-
-    Raises:
-        CommunicationError: When `requested` is not a number of bytes.
 
     Example:
         >>> choose_packing(None, device_type="CPU", num_workers=1).bytes_per_pack
@@ -79,11 +74,6 @@ def choose_packing(requested: Any, *, device_type: str, num_workers: int) -> Pac
         >>> choose_packing(None, device_type="GPU", num_workers=1).bytes_per_pack
         26214400
     """
-    if requested is not None and (isinstance(requested, bool) or not isinstance(requested, int) or requested < 0):
-        raise CommunicationError(
-            "`bytes_per_pack` must be a number of bytes, or 0 for one pack.\n"
-            f"Received: bytes_per_pack={requested!r}. Leave it out to have it chosen."
-        )
     if device_type == "GPU":
         return Packing(_GPUS_BYTES if requested is None else requested)
     # Replicas on the cores of one machine have no time in which a core would only wait for a link.

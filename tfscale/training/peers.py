@@ -192,7 +192,7 @@ class PeerWatch:
             time.sleep(0.1)
 
     def _run(self) -> None:
-        while not self._is_over.wait(_BEAT_S):
+        while not self._heartbeats.wait(self._is_over, _BEAT_S):
             self.beat()
             own, places = self._place, self._places()
             is_judged = bool(own.kind) or self._is_loop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ScalingError
-from tfscale.scaling import BatchGrowth, ScaledKnob, resolve_rule, scale_hyperparameters
+from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, resolve_rule, scale_hyperparameters
 from tfscale.scaling.rules import AdaScaleRule, NoRule
 from tfscale.scaling.schedule_config import ADASCALE, copy_config
 from tfscale.training.adascale import AdaScaleSGD
@@ -22,15 +23,16 @@ _REDERIVED: weakref.WeakSet[keras.optimizers.Optimizer] = weakref.WeakSet()
 
 
 def rederive_optimizer(
-    optimizer: Any, growth: BatchGrowth, strategy: tf.distribute.Strategy
+    optimizer: Any, recipe: Recipe, plan: BatchPlan, strategy: tf.distribute.Strategy
 ) -> tuple[keras.optimizers.Optimizer, tuple[ScaledKnob, ...]]:
-    """Returns an optimizer of the same class for the batches of `growth`, and one row per hyper-parameter.
+    """Returns an optimizer of the same class for the batches of `plan`, and one row per hyper-parameter.
 
     At batch ratio 1 it is the same object.
 
     Args:
         optimizer: Any Keras optimizer that has not trained yet, or its name.
-        growth: The batches, the rule and the warm-up.
+        recipe: The rule and the warm-up.
+        plan: The batches.
         strategy: Under its scope the new one is created.
 
     Raises:
@@ -41,13 +43,13 @@ def rederive_optimizer(
         with strategy.scope():
             optimizer = keras.optimizers.get(optimizer)
     _check_optimizer(optimizer)
-    ratio = growth.plan.batch_ratio
+    ratio = plan.batch_ratio
     scaled = scale_hyperparameters(
         _config_of(optimizer),
         ratio,
-        rule=growth.rule,
-        warmup_steps=growth.warmup_steps,
-        adam_beta_1=growth.adam_beta_1,
+        rule=recipe.rule,
+        warmup_steps=functools.partial(recipe.warmup_steps, plan),
+        adam_beta_1=recipe.adam_beta_1,
     )
     if ratio == 1:
         return optimizer, scaled.knobs
@@ -57,9 +59,9 @@ def rederive_optimizer(
             f"Received: {optimizer.name!r}, which was built already. Pass one that was just made."
         )
     config = scaled.config
-    if resolve_rule(growth.rule, auto=NoRule()) == AdaScaleRule():
+    if resolve_rule(recipe.rule, auto=NoRule()) == AdaScaleRule():
         _check_measurable(optimizer, strategy)
-        config = _with_adascale(config, growth.plan.reference_batch)
+        config = _with_adascale(config, plan.reference_batch)
     with strategy.scope():
         made = _make_anew(optimizer, config)
     # Inside a LossScaleOptimizer too.
@@ -72,20 +74,21 @@ def was_rederived(optimizer: keras.optimizers.Optimizer) -> bool:
     return optimizer in _REDERIVED or isinstance(innermost(optimizer), AdaScaleSGD)
 
 
-def rederive_schedule(schedule: Any, growth: BatchGrowth) -> tuple[Any, tuple[ScaledKnob, ...]]:
+def rederive_schedule(schedule: Any, recipe: Recipe, plan: BatchPlan) -> tuple[Any, tuple[ScaledKnob, ...]]:
     """Returns a `ReplicaSchedule` around a schedule or a rate, or at batch ratio 1 the same object.
 
     Args:
         schedule: A Keras schedule, or a constant rate.
-        growth: The batches, the rule and the warm-up.
+        recipe: The rule and the warm-up.
+        plan: The batches.
 
     Raises:
         ScalingError: When the rule goes by the optimizer, or as `ReplicaSchedule`.
     """
-    ratio, rule = growth.plan.batch_ratio, growth.rule_of_schedule()
+    ratio, rule = plan.batch_ratio, recipe.rule_of_schedule(plan)
     if ratio == 1:
         return schedule, ()
-    warmup_steps = growth.warmup_steps(rule)
+    warmup_steps = recipe.warmup_steps(plan, rule)
     made = ReplicaSchedule(schedule, ratio, rule=rule, warmup_steps=warmup_steps)
     old: Any = type(schedule).__name__ if callable(schedule) else schedule
     new = f"{made.factor:.6g} * {old}(step * {float(ratio):.6g})" if callable(schedule) else old * made.factor

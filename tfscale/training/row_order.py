@@ -20,6 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.framework.datasets import shares_order_per_pass
 from tfscale.training.agreement import gather_from_workers
 from tfscale.training.call_arguments import CallArguments
 from tfscale.training.call_data import are_arrays
@@ -45,6 +46,8 @@ def order_alike(name: str, given: CallArguments, strategy: tf.distribute.Strateg
         model: Whose call it is.
     """
     replicas, x = local_replicas(strategy), given.get("x")
+    if name == "fit":
+        _warn_of_one_order_for_two(given)
     if name != "fit" or replicas.here == replicas.total or not given.get("shuffle", True):
         return
     if isinstance(x, keras.utils.PyDataset):
@@ -55,6 +58,21 @@ def order_alike(name: str, given: CallArguments, strategy: tf.distribute.Strateg
         is_of_keras = type(model).fit is keras.Model.fit
         if seed is not None and is_of_keras and given.get("batch_size") and _can_be_gathered(given):
             _hand_over_in_order(given, seed)
+
+
+def _warn_of_one_order_for_two(given: CallArguments) -> None:
+    """Warns where the passes of training go on during those of validation, and both draw from one `shuffle`."""
+    x, validation = given.get("x"), given.get("validation_data")
+    if not isinstance(x, tf.data.Dataset) or not isinstance(validation, tf.data.Dataset):
+        return
+    goes_on = given.get("steps_per_epoch") is not None or x.cardinality() == tf.data.INFINITE_CARDINALITY
+    if goes_on and shares_order_per_pass(x, validation):
+        warnings.warn(
+            "Training and validation draw the orders of their passes from one `shuffle`. Which of them draws next "
+            "depends on how far each has read ahead, on one device as well: two runs, and runs on other replicas, may "
+            "see other batches. Make the data of the validation by another `shuffle`, or by none.",
+            stacklevel=2,
+        )
 
 
 def _agree_on_seed(strategy: tf.distribute.Strategy) -> int | None:

@@ -22,6 +22,7 @@ from tfscale.training.compression.choice import choose_compression
 from tfscale.training.compression.protocol import Compression
 from tfscale.training.compression.reducer import GradientReducer, Traffic
 from tfscale.training.double_buffer import DoubleBuffer, buffer_of, set_buffer
+from tfscale.training.network import Network
 from tfscale.training.packs import is_dense
 from tfscale.training.updaters import accumulates, innermost
 
@@ -56,21 +57,14 @@ class Sending(NamedTuple):
         return lines
 
 
-def choose_sending(compression: Any, double_buffering: Any) -> Sending:
-    """Checks what was asked for.
-
-    Raises:
-        CommunicationError: When the compression is unknown, or `double_buffering` neither True nor False.
+def choose_sending(network: Network) -> Sending:
+    """Returns the way that a network asks for.
 
     Example:
-        >>> choose_sending("none", True)
+        >>> choose_sending(Network(double_buffering=True))
         Sending(compression=None, double_buffering=True)
     """
-    if not isinstance(double_buffering, bool):
-        raise CommunicationError(
-            f"`double_buffering` must be True or False.\nReceived: double_buffering={double_buffering!r}."
-        )
-    return Sending(choose_compression(compression), double_buffering)
+    return Sending(choose_compression(network.compression), network.double_buffering)
 
 
 # How the gradients of an optimizer travel, unless as they are.

@@ -83,8 +83,8 @@ _RULES: tuple[tuple[Callable[[Sequence[Difference]], bool], str], ...] = (
     ),
     (
         _only("variable", "log", "metric"),
-        "the step, or a layer, assigns to a variable something that it computed of its own rows. Compute it of "
-        "tfscale.gather_rows(x), which are the rows of all replicas.",
+        "the step, or a layer, assigns to a variable, or keeps in Python, what it computed of its own rows. Compute it "
+        "of tfscale.gather_rows(x), which are the rows of all replicas.",
     ),
     (
         _none("loss", "add_loss", "log", "metric"),

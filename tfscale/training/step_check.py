@@ -32,6 +32,7 @@ from tfscale.training.step_cause import cause_of_failure, describe_difference
 from tfscale.training.step_differences import (
     Difference,
     bytes_per_number,
+    kept_differences,
     log_differences,
     state_differences,
     term_differences,
@@ -258,9 +259,20 @@ class StepCheck:
         if not differences and self._runs.assigned_apart:
             return self._assigned_apart()
         if not differences:
+            self._warn_of_kept(kept_differences(ours, reference, self._tolerance))
             later = self._differences_later(rows)
             return self._describe(later, rows) + _OF_LATER if later else ""
         return "" if self._is_chance(rows, ours, reference, before) else self._describe(differences, rows)
+
+    def _warn_of_kept(self, names: Sequence[str]) -> None:
+        if names and not self._chance.is_drawn:
+            _log.warning(
+                "the %s keeps in Python what a replica computed of its own rows: %s. One replica keeps another value "
+                "there, and of several that of one is left; where a later step goes by it, so does that step differ. "
+                "Compute it of tfscale.gather_rows(x), the rows of all replicas, or let a keras.metrics object count.",
+                self._what,
+                ", ".join(names),
+            )
 
     def _reference_of(self, rows: CheckRows) -> Outcome:
         """The step on one replica; where its rows are too many for one worker's device, they are for all."""

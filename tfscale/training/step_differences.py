@@ -154,5 +154,14 @@ def state_differences(
     return rows
 
 
+def kept_differences(ours: Outcome, reference: Outcome, tolerance: float) -> list[str]:
+    """Names of what the step keeps in Python, and would not on one replica."""
+    return [
+        name
+        for name, expected in reference.kept.items()
+        if name in ours.kept and compare_arrays(ours.kept[name], expected, 0.0)[2] > tolerance
+    ]
+
+
 def _largest(arrays: Iterable[np.ndarray]) -> float:
     return max((float(np.max(np.abs(array), initial=0.0)) for array in arrays if array.dtype.kind in "fc"), default=0.0)

@@ -2,7 +2,7 @@
 
 Between two calls the host is busy: callbacks, the logs, the call itself. A call of k steps takes `T(k) = h + k s`,
 where h is the host's part and s a step's, so the host's share is `h / T(k)`. k grows until that is small; but a
-callback hears of a step when its call ends, so a call must not last.
+callback hears of a step when its call ends, so that a call must not take longer than about a second.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -19,7 +19,7 @@ from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight import gather_facts, meet
 from tfscale.cluster.secret import read_secret
 from tfscale.cluster.tf_config import EvaluatorError
-from tfscale.errors import DeviceError
+from tfscale.errors import CommunicationError, DeviceError
 from tfscale.framework.canary import check_releases
 from tfscale.framework.collectives import has_tensorflow_started
 from tfscale.framework.replicas import Answers, answer_for, runs_without_merge_call, update_without_merge_call
@@ -29,11 +29,13 @@ from tfscale.training.data.distribution import distribute_global_batches
 from tfscale.training.failures import explaining
 from tfscale.training.link import describe_link, measure_link
 from tfscale.training.made import made_under
+from tfscale.training.network import Network, choose_network
 from tfscale.training.one_trace import run_once_for_all
 from tfscale.training.optimizers import answer_all_reduce
 from tfscale.training.outside import entering_scope
-from tfscale.training.packs import choose_packing
+from tfscale.training.packs import Packing, choose_packing
 from tfscale.training.reads import read_in_step
+from tfscale.training.recovery.termination import end_first_process_at_once
 from tfscale.training.replica_count import told
 from tfscale.training.scope_checks import refuse_loop_inside_scope, refuse_optimizer_outside
 from tfscale.training.xla import refuse_updates_inside_xla
@@ -84,6 +86,7 @@ def make_strategy(
     communication: str = "auto",
     bytes_per_pack: int | None = None,
     timeout_s: float | None = None,
+    network: Network | None = None,
     agree_on: Mapping[str, Any] | None = None,
 ) -> tf.distribute.Strategy:
     """Makes the strategy for the devices of this process and the workers of its job.
@@ -101,13 +104,11 @@ def make_strategy(
             uses every GPU that its process sees, or one CPU.
         cluster: Who is in the job; by default `resolve_cluster()`. A process that `TF_CONFIG` makes the evaluator of
             the job ends there, with status 0.
-        communication: `"auto"`, `"nccl"` or `"ring"`; see `choose_communication`. `"auto"` also measures the link
-            between the replicas, for a second at most, and chooses by it what travels together; not on the cores of
-            one machine, which share them. The log and `print(dp)` say what was found.
-        bytes_per_pack: Gradients are sent in packs of about this size, in the order in which the backward pass finishes
-            them, while it goes on. Exact. 0 sends one pack; None chooses.
-        timeout_s: Seconds within which all workers must have met; by default `TFSCALE_TIMEOUT_S`, or 120. 0 starts
-            TensorFlow at once.
+        communication: As `Network`; and so the two that follow.
+        bytes_per_pack: About how many bytes of gradients travel together.
+        timeout_s: Seconds within which all workers must have met.
+        network: These three in one, in their place. How gradients are compressed, or travel later, is no part of a
+            strategy: give `prepare` the same network.
         agree_on: What else must be equal on all workers, by name; `DataParallel` gives its batches and its seed.
 
     Returns:
@@ -116,7 +117,7 @@ def make_strategy(
     Raises:
         DeviceError: When devices are unknown, mixed, or cannot be chosen for a job of several workers; and for such a
             job when TensorFlow has started already.
-        CommunicationError: When `bytes_per_pack` is no number of bytes.
+        CommunicationError: When one of the three is none, or was given in both ways.
         ClusterError: When the environment describes a cluster by halves, this worker's port is in use, or the workers
             did not meet: the message names the worker, and what is wrong with it.
         VersionError: When tfscale was not tested with the installed Keras or TensorFlow.
@@ -127,6 +128,9 @@ def make_strategy(
         >>> strategy.num_replicas_in_sync
         1
     """
+    beside = {"communication": communication, "bytes_per_pack": bytes_per_pack, "timeout_s": timeout_s}
+    network = choose_network(network, **beside)
+    end_first_process_at_once()
     cluster = _find_cluster() if cluster is None else cluster
     names = choose_devices(devices, _logical_devices()) if cluster.num_workers == 1 else _worker_devices(devices)
     device_types = [name.split(":")[0] for name in names]
@@ -135,11 +139,11 @@ def make_strategy(
         num_workers=cluster.num_workers,
         platform=sys.platform,
         virtual_gpus=_has_virtual_gpus(),
-        requested=communication,
+        requested=network.communication,
     )
-    packing = choose_packing(bytes_per_pack, device_type=device_types[0], num_workers=cluster.num_workers)
-    key = (cluster, tuple(names), communication, packing)
-    timeout_s = read_timeout_s(timeout_s, os.environ)
+    packing = choose_packing(network.bytes_per_pack, device_type=device_types[0], num_workers=cluster.num_workers)
+    key = _Key(cluster, tuple(names), network.communication, packing)
+    timeout_s = read_timeout_s(network.timeout_s, os.environ)
     if key not in _MADE:
         _log.info(
             "%d worker(s) (from %s), each with %s; collectives: %s, because %s",
@@ -153,33 +157,58 @@ def make_strategy(
             _refuse_late_start()
         has_met = bool(timeout_s and cluster.num_workers > 1 and not _SERVING)
         if has_met:
-            kinds = f"{len(names)} x {device_types[0]}"
-            packs = "chosen" if packing.bytes_per_pack is None else packing.bytes_per_pack
-            how = choice.implementation + (", chosen" if communication == "auto" else "")
-            facts = {"devices": kinds, "communication": how, "bytes_per_pack": packs}
-            facts |= agree_on or {}
-            own = gather_facts(sys.argv)
-            said = {**own, **{name: str(value) for name, value in facts.items()}}
-            meet(cluster, said, timeout_s=timeout_s, secret=read_secret(os.environ, cluster.workers))
-        options = _options(choice.implementation)
+            _meet(key, choice.implementation, agree_on or {}, timeout_s)
         # Who has met the others is there; without a meeting nobody knows how long they may take.
         in_time = connecting(cluster.workers, cluster.rank, timeout_s) if has_met else contextlib.nullcontext()
         with in_time:
-            _MADE[key] = adopt_strategy(_new_strategy(cluster, names, options))
-        if communication == "auto" and measures_link(names, cluster.num_workers, packing):
-            # Where NCCL runs between workers, a ring does too, and may be faster.
-            several = choice.implementation == "nccl" and cluster.num_workers > 1
-            tried = {name: _options(name) for name in (("nccl", "ring") if several else (choice.implementation,))}
-            with explaining(_MADE[key]):
-                measure_link(_MADE[key], tried, packing, device_type=device_types[0])
-            _log.info("%s", describe_link(_MADE[key]))
-        else:
-            set_communication_options(_MADE[key], options, packing)
+            _MADE[key] = adopt_strategy(_new_strategy(cluster, names, _options(choice.implementation)))
+        _choose_sizes(_MADE[key], key, choice.implementation)
     return _MADE[key]
 
 
+def _meet(key: _Key, implementation: str, agree_on: Mapping[str, Any], timeout_s: float) -> None:
+    """Waits for all workers of the job, and has them agree on what they are about to do."""
+    packs = "chosen" if key.packing.bytes_per_pack is None else key.packing.bytes_per_pack
+    facts = {
+        "devices": f"{len(key.devices)} x {key.device_type}",
+        "communication": implementation + (", chosen" if key.communication == "auto" else ""),
+        "bytes_per_pack": packs,
+        **agree_on,
+    }
+    said = {**gather_facts(sys.argv), **{name: str(value) for name, value in facts.items()}}
+    meet(key.cluster, said, timeout_s=timeout_s, secret=read_secret(os.environ, key.cluster.workers))
+
+
+def _choose_sizes(strategy: tf.distribute.Strategy, key: _Key, implementation: str) -> None:
+    """Decides what travels together: as the link is, where there is one to measure, else as was asked for."""
+    num_workers = key.cluster.num_workers
+    if key.communication != "auto" or not measures_link(key.devices, num_workers, key.packing):
+        set_communication_options(strategy, _options(implementation), key.packing)
+        return
+    # Where NCCL runs between workers, a ring does too, and may be faster.
+    several = implementation == "nccl" and num_workers > 1
+    tried = {name: _options(name) for name in (("nccl", "ring") if several else (implementation,))}
+    with explaining(strategy):
+        measure_link(strategy, tried, key.packing, device_type=key.device_type)
+    _log.info("%s", describe_link(strategy))
+
+
+class _Key(NamedTuple):
+    """What a strategy was made of."""
+
+    cluster: ClusterSpec
+    devices: tuple[str, ...]
+    communication: str
+    packing: Packing
+
+    @property
+    def device_type(self) -> str:
+        """`"CPU"` or `"GPU"`."""
+        return self.devices[0].split(":")[0]
+
+
 # TensorFlow's collectives fail when two strategies of one process share devices.
-_MADE: dict[Any, tf.distribute.Strategy] = {}
+_MADE: dict[_Key, tf.distribute.Strategy] = {}
 # Strategies whose workers TensorFlow's server connects: it holds the port on which they would meet.
 _SERVING: list[tf.distribute.Strategy] = []
 
@@ -209,6 +238,34 @@ def _refuse_late_start() -> None:
         )
 
 
+def check_network_of(strategy: tf.distribute.Strategy, network: Network) -> None:
+    """Checks that what a network says of a strategy is what the strategy was made with.
+
+    Args:
+        strategy: Of `make_strategy`, or of the user's own.
+        network: What is to be used with it.
+
+    Raises:
+        CommunicationError: When the strategy has another communication, or packs of another size.
+    """
+    made = next((key for key, each in _MADE.items() if each is strategy), None)
+    given = network.given("communication", "bytes_per_pack", "timeout_s")
+    if made is not None:
+        given.pop("timeout_s", None)
+        if given.get("communication") == made.communication:
+            del given["communication"]
+        kind, num_workers = made.device_type, made.cluster.num_workers
+        if choose_packing(network.bytes_per_pack, device_type=kind, num_workers=num_workers) == made.packing:
+            given.pop("bytes_per_pack", None)
+    if given:
+        shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        raise CommunicationError(
+            "What a network says of a strategy must be what the strategy was made with.\n"
+            f"Received: {shown} for a {type(strategy).__name__} that was made otherwise. Give the same network to "
+            "`make_strategy`, or leave this out."
+        )
+
+
 def _new_strategy(cluster: ClusterSpec, names: Sequence[str], options: Any) -> tf.distribute.Strategy:
     if cluster.num_workers > 1:
         return tf.distribute.MultiWorkerMirroredStrategy(_resolver(cluster), communication_options=options)
@@ -228,8 +285,8 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
     supported = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
     if not isinstance(strategy, supported):
         raise DeviceError(
-            "`strategy` must be a tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy.\n"
-            f"Received: {type(strategy).__name__}. Leave `strategy` out to have the right one made."
+            "A strategy must be a tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy.\n"
+            f"Received: {type(strategy).__name__}. `DataParallel` makes the right one where none is given."
         )
     if not runs_without_merge_call(strategy):
         if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):

@@ -14,7 +14,7 @@ def scaled_run(num_replicas: int) -> dict[str, Any]:
         tfscale.simulate_replicas(num_replicas)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(30, 3)).astype("float32")
-    dp = tfscale.DataParallel(global_batch=8, reference_batch=2, seed=1)
+    dp = tfscale.DataParallel(global_batch=8, recipe=tfscale.Recipe(2), seed=1)
     with dp.scope():
         model = dp.prepare(keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.Dense(1)]))
         optimizer = keras.optimizers.SGD(0.01, momentum=0.9)

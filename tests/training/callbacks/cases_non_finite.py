@@ -92,8 +92,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "own step, several steps": {"cls": OwnStep, "compiled": {"steps_per_execution": 3}},
     "two updates": {"cls": TwoUpdates, "norm": False},
     "rows meet": {"cls": RowsMeet, "norm": False},
-    "double buffering": {"given": {"double_buffering": True}},
-    "compression": {"given": {"compression": tfscale.PowerSGD(1)}, "norm": False},
+    "double buffering": {"given": {"network": tfscale.Network(double_buffering=True)}},
+    "compression": {"given": {"network": tfscale.Network(compression=tfscale.PowerSGD(1))}, "norm": False},
     "AdaScale": {"optimizer": lambda: tfscale.AdaScaleSGD(0.01, reference_batch=4), "norm": False},
 }
 # What these train depends on the number of replicas.

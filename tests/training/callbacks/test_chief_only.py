@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.processes import run_workers
-from tfscale import DataParallel, RecoveryError
+from tfscale import CallbackError, DataParallel
 from tfscale.callbacks import ChiefOnly
 
 
@@ -74,5 +74,5 @@ def test_every_hook_is_passed_on():
 
 @pytest.mark.parametrize("inner", [None, "CSVLogger", keras.callbacks.CSVLogger])
 def test_refuses_what_is_no_callback(inner):
-    with pytest.raises(RecoveryError, match="takes a Keras callback"):
+    with pytest.raises(CallbackError, match="takes a Keras callback"):
         ChiefOnly(inner)

@@ -7,7 +7,7 @@ import pytest
 from tests.processes import run_case
 from tests.training.callbacks.cases_drift import CASES
 from tests.training.together import Failure, run_together
-from tfscale import ScalingError
+from tfscale import CallbackError
 from tfscale.callbacks import DriftWatch
 
 MODULE = "tests.training.callbacks.cases_drift"
@@ -67,11 +67,11 @@ def test_stall_of_one_worker_alone(results):
 
 @pytest.mark.parametrize("every_steps", [0, -1, 1.5, True, None])
 def test_bad_interval(every_steps):
-    with pytest.raises(ScalingError, match="`every_steps` must be a positive integer"):
+    with pytest.raises(CallbackError, match="`every_steps` must be a positive integer"):
         DriftWatch(every_steps)
 
 
 @pytest.mark.parametrize("tolerance", [-1, "none", True, float("nan")])
 def test_bad_tolerance(tolerance):
-    with pytest.raises(ScalingError, match="`tolerance` must be"):
+    with pytest.raises(CallbackError, match="`tolerance` must be"):
         DriftWatch(tolerance=tolerance)

@@ -6,7 +6,7 @@ import pytest
 from tests.processes import run_case, run_workers
 from tests.training.callbacks.test_non_finite_skip import assert_as_without
 from tests.training.together import Failure, run_together
-from tfscale import ScalingError
+from tfscale import CallbackError
 from tfscale.callbacks import NonFiniteWatch
 from tfscale.training.non_finite_notes import IN_GRADIENTS, IN_LOSS, Note, first_of
 
@@ -179,11 +179,11 @@ def test_first_of_several_calls_and_replicas():
 
 @pytest.mark.parametrize("action", ["halt", "", None, True, 1, ["stop"]])
 def test_bad_action(action):
-    with pytest.raises(ScalingError, match="`action` must be"):
+    with pytest.raises(CallbackError, match="`action` must be"):
         NonFiniteWatch(action)
 
 
 @pytest.mark.parametrize("most_lines", [0, -1, 1.5, True, None])
 def test_bad_number_of_lines(most_lines):
-    with pytest.raises(ScalingError, match="`most_lines` must be a positive integer"):
+    with pytest.raises(CallbackError, match="`most_lines` must be a positive integer"):
         NonFiniteWatch(most_lines=most_lines)

@@ -7,7 +7,7 @@ import pytest
 from tests.processes import run_case
 from tests.training.contract import relative_difference
 from tests.training.models import ScheduleWithoutConfig
-from tfscale import DataParallel, ScalingError
+from tfscale import DataParallel, Recipe, ScalingError
 from tfscale.callbacks import ReplicaScaling
 
 
@@ -197,7 +197,7 @@ def test_refuses_a_schedule(schedule):
 
 
 def test_refuses_an_optimizer_that_was_rederived():
-    dp = DataParallel(global_batch=1, reference_batch=4, devices=1, warmup_epochs=0)
+    dp = DataParallel(global_batch=1, recipe=Recipe(4, warmup_epochs=0), devices=1)
     for make in (keras.optimizers.SGD, lambda rate: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(rate))):
         with dp.scope():
             model = dp.prepare(one_weight(dp.optimizer(make(0.1))))

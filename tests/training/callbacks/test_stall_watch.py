@@ -4,7 +4,7 @@ import pytest
 
 from tests.processes import run_workers
 from tests.training.callbacks.cases_watches import LATE_S
-from tfscale import ScalingError
+from tfscale import CallbackError
 from tfscale.callbacks import StallWatch
 
 MODULE = "tests.training.callbacks.cases_watches"
@@ -49,11 +49,11 @@ def test_no_thread_is_left(workers):
 
 @pytest.mark.parametrize("stall_s", [0, -1, True, "60", None, float("inf"), float("nan")])
 def test_bad_seconds(stall_s):
-    with pytest.raises(ScalingError, match="`stall_s` must be a positive number of seconds"):
+    with pytest.raises(CallbackError, match="`stall_s` must be a positive number of seconds"):
         StallWatch(stall_s)
 
 
 @pytest.mark.parametrize("ends_after_s", [0, -1, True, "60", float("inf"), float("nan"), 59])
 def test_bad_end(ends_after_s):
-    with pytest.raises(ScalingError, match="`ends_after_s` must be a number of seconds, at least `stall_s`, or None"):
+    with pytest.raises(CallbackError, match="`ends_after_s` must be a number of seconds, at least `stall_s`, or None"):
         StallWatch(60, ends_after_s=ends_after_s)

@@ -5,12 +5,12 @@ import re
 import keras
 import pytest
 
-from tfscale import DataParallel, ScalingError
+from tfscale import DataParallel, Recipe, ScalingError
 from tfscale.callbacks import ReplicaScaling
 
 
 def grown(ratio=4):
-    return DataParallel(per_replica_batch=8 * ratio, reference_batch=8, warmup_epochs=0, devices=1)
+    return DataParallel(per_replica_batch=8 * ratio, recipe=Recipe(8, warmup_epochs=0), devices=1)
 
 
 @pytest.mark.parametrize(("save_freq", "new"), [(100, 25), (3, 1), (1, 1), (10, 3), ("epoch", "epoch")])

@@ -10,7 +10,7 @@ from tests.training.cases_compression import COMPRESSIONS, expected_kernel
 from tests.training.linear_regression import FEATURES, OUTPUTS
 from tests.training.test_contract_workers import IN_16_BITS as ELSEWHERE
 from tests.training.together import Failure, run_together
-from tfscale import CommunicationError, DataParallel, DeviceError, PowerSGD, make_strategy
+from tfscale import CommunicationError, DataParallel, Network, PowerSGD, make_strategy, prepare
 
 CASES = "tests.training.cases_compression"
 KINDS = ("plain", "own step", "several steps", "accumulation", "loss scale")
@@ -131,13 +131,33 @@ def test_refusals(results):
 @pytest.mark.parametrize("compression", ["bf8", "", None, 2, PowerSGD, ["bf16"]])
 def test_unknown_compression(compression):
     with pytest.raises(CommunicationError, match=r"'none', 'bf16', 'fp16', or a tfscale(.|\n)*Received: compression="):
-        DataParallel(global_batch=2, devices=1, compression=compression)
+        DataParallel(global_batch=2, devices=1, network=Network(compression=compression))
 
 
-@pytest.mark.parametrize("arguments", [{"communication": "ring"}, {"bytes_per_pack": 0}, {"devices": 1}])
-def test_a_strategy_has_its_own_communication(arguments):
-    with pytest.raises(DeviceError, match=f"exclude each other(.|\n)*Received: {next(iter(arguments))}="):
-        DataParallel(global_batch=2, strategy=make_strategy(devices=1), **arguments)
+@pytest.mark.parametrize("given", [{"communication": "ring"}, {"bytes_per_pack": 4096}, {"timeout_s": 5}])
+def test_a_strategy_of_ones_own_has_its_own_communication(given):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with pytest.raises(
+        CommunicationError, match=f"was made with(.|\n)*Received: {next(iter(given))}=.* for a Mirrored"
+    ):
+        DataParallel(global_batch=2, devices=strategy, network=Network(**given))
+    with strategy.scope():
+        model = keras.Sequential()
+    with pytest.raises(CommunicationError, match="was made with"):
+        prepare(model, strategy=strategy, network=Network(**given))
+
+
+def test_a_strategy_that_was_made_with_the_same_network():
+    network = Network("ring", 4096, timeout_s=5)
+    strategy = make_strategy(devices=1, network=network)
+    assert make_strategy(devices=1, communication="ring", bytes_per_pack=4096) is strategy
+    same = DataParallel(global_batch=2, devices=strategy, network=network)
+    # What is no part of a strategy may be another one.
+    other = DataParallel(global_batch=2, devices=strategy, network=Network(compression="bf16"))
+    assert same.strategy is other.strategy is strategy
+    for given in ({"communication": "nccl"}, {"bytes_per_pack": 8192}):
+        with pytest.raises(CommunicationError, match=f"was made with(.|\n)*Received: {next(iter(given))}="):
+            DataParallel(global_batch=2, devices=strategy, network=Network(**given))
 
 
 # Everything that is sent, in packs of a few numbers.

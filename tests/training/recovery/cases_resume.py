@@ -181,7 +181,7 @@ def data_parallel(num_replicas, **arguments):
     # One per process: the second of a process gets the same replicas.
     if not _STRATEGY:
         _STRATEGY.append(tfscale.make_strategy())
-    return tfscale.DataParallel(**arguments, strategy=_STRATEGY[0])
+    return tfscale.DataParallel(**arguments, devices=_STRATEGY[0])
 
 
 _STRATEGY: list[tf.distribute.Strategy] = []
@@ -220,12 +220,16 @@ def larger_batch(num_replicas: int) -> dict[str, Any]:
     """A run saved after one epoch and 3 steps of batch 4 (12 steps an epoch) goes on with batch 8."""
     recipe = dataclasses.replace(RECIPES["in the middle of an epoch"], plugs=(14,), epochs=2)
     found: dict[str, Any] = {}
+
+    def grown(batch: int) -> tfscale.DataParallel:
+        return data_parallel(num_replicas, global_batch=batch, recipe=tfscale.Recipe(reference_batch=4))
+
     with tempfile.TemporaryDirectory() as directory:
         try:
-            _fit_grown(data_parallel(num_replicas, global_batch=4, reference_batch=4), recipe, directory, 14, found)
+            _fit_grown(grown(4), recipe, directory, 14, found)
         except PlugError:
             found["old"] = found.pop("steps")
-        _fit_grown(data_parallel(num_replicas, global_batch=8, reference_batch=4), recipe, directory, None, found)
+        _fit_grown(grown(8), recipe, directory, None, found)
     return found
 
 

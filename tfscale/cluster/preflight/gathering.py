@@ -1,19 +1,14 @@
-"""What does the chief know of the other workers?"""
+"""What does a worker know of those that report to it?"""
 
 import contextlib
-import logging
 import selectors
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from tfscale.cluster.host_list import MAX_WORKERS
 from tfscale.cluster.preflight.connection import Connection, ConnectionEndedError
-from tfscale.cluster.preflight.facts import INFORM_ONLY, WORKERS, find_disagreements, read_facts
-from tfscale.cluster.preflight.reasons import Reason
+from tfscale.cluster.preflight.layout import find_children
 from tfscale.cluster.shown import printable
 from tfscale.cluster.spec import ClusterSpec
-
-_log = logging.getLogger(__name__)
 
 # So that all are told, and all that differ are named.
 _SETTLE_S = 1.0
@@ -24,106 +19,119 @@ _MAX_STOP = 1800
 _MAX_OTHERS = 8
 
 
-class Gathering:
-    """The workers that have come to the chief.
+class Miss(NamedTuple):
+    """That a worker does not reach another.
 
     Args:
-        spec: The job; this worker is its chief.
-        facts: The chief's.
-        clock: Seconds, from anywhere.
+        rank: Of the worker.
+        other: Of the other one.
+        text: What was met.
     """
 
-    def __init__(self, spec: ClusterSpec, facts: Mapping[str, str], clock: Callable[[], float]):
+    rank: int
+    other: int
+    text: str
+
+
+class Gathering:
+    """The workers that have come to the one to which they report.
+
+    Each says whom it and those below it do not reach; nobody, and all that report to it are there, is "ready".
+
+    Args:
+        spec: The job; the rank is that of the worker they report to.
+        clock: Seconds, from anywhere.
+        on_left: Called with the rank and the token of a process that has ended its connection.
+    """
+
+    def __init__(self, spec: ClusterSpec, clock: Callable[[], float], on_left: Callable[[int, str], None]):
         self._spec = spec
-        self._facts = facts
         self._clock = clock
+        self._on_left = on_left
         self._selector: selectors.BaseSelector | None = None
-        self._disagreements: dict[int, list[tuple[str, str, str]]] = {}
-        self._reach: dict[int, Mapping[str, str]] = {}
+        self._reports: dict[int, list[Miss]] = {}
         self._others: list[Connection] = []
         self._closed: set[int] = set()
         self._closing = False
-        self._has_informed = False
         self._trouble = ""
         self._trouble_s = 0.0
+        self.children = find_children(spec.rank, spec.num_workers)
         self.members: dict[int, Connection] = {}
         self.late = False
         """Whether a worker's time is up."""
 
     @property
-    def is_complete(self) -> bool:
-        """Whether all are there, and each reaches all others."""
-        ranks = set(range(self._spec.num_workers))
-        reaching = {rank for rank, absent in self._reach.items() if not absent}
-        return not self._disagreements and ranks == {0, *self.members} == reaching
+    def is_ready(self) -> bool:
+        """Whether all that report here are there, and ready."""
+        return len(self.members) == len(self._reports) == len(self.children) and not any(self._reports.values())
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody listens any more."""
-        return self._closing and self._closed == self.members.keys()
+        """Whether none of them listens any more."""
+        return self._closing and self._closed == self.members.keys() and len(self._closed) == len(self.children)
 
-    def admit(self, connection: Connection, greeting: Mapping[str, Any], selector: selectors.BaseSelector) -> None:
-        """Takes in a worker that says who it is; nothing is kept of one that is not of this job."""
-        rank, facts = greeting.get("rank"), read_facts(greeting.get("facts"))
+    @property
+    def misses(self) -> list[Miss]:
+        """Whom those that have come do not reach, as far as they say."""
+        return [miss for report in self._reports.values() for miss in report]
+
+    def report(self, own: list[Miss]) -> list[Miss]:
+        """Returns what to say to the next above: a few are enough for a message, and none means ready.
+
+        Args:
+            own: Whom this worker does not reach.
+        """
+        found = own + self.misses
+        if not found and not self.is_ready:
+            awaited = [rank for rank in self.children if rank not in self._reports]
+            found = [Miss(rank, self._spec.rank, "it has not come to it yet") for rank in awaited]
+        return found[:_SHOWN]
+
+    def admit(self, rank: int, token: str, connection: Connection, selector: selectors.BaseSelector) -> None:
+        """Takes in one of those that report here."""
         self._selector = selector
-        if type(rank) is not int or facts is None or not isinstance(greeting.get("token"), str):
-            connection.close()
-            return
-        found = find_disagreements(self._facts, facts)
-        if not 0 <= rank < self._spec.num_workers:
-            # A worker has such a rank only in another list.
-            has_other_list = 0 <= rank < MAX_WORKERS and any(name == WORKERS for name, _, _ in found)
-            if not has_other_list or not self._tell_later(connection):
-                connection.close()
-                return
-            self._disagreements[rank] = found
-            self._complain(self._describe_disagreements())
-            return
-        if rank in self.members or rank == 0:
-            if not self._tell_later(connection):
-                connection.close()
-            self._complain(
+        if rank in self.members or rank not in self.children:
+            self.tell_later(connection)
+            self.complain(
                 f"Every worker must have a rank of its own.\n"
                 f"Received: two processes that say they are worker {rank}. Give one of them another rank, or end the "
                 f"one of an earlier attempt."
             )
             return
         connection.expires_s = None
-        differing = [each for each in found if each[0] not in INFORM_ONLY]
-        if found and not differing:
-            self._inform(rank, found)
-        if differing:
-            self._disagreements[rank] = differing
-            self._complain(self._describe_disagreements())
         self.members[rank] = connection
-        selector.register(connection.socket, selectors.EVENT_READ, lambda: self._on_message(rank, connection))
+        selector.register(connection.socket, selectors.EVENT_READ, lambda: self._on_message(rank, token, connection))
 
-    def note_reach(self, rank: int, absent: Mapping[int, Reason]) -> None:
-        """Notes whom a worker does not reach."""
-        self._reach[rank] = {str(each): reason.text for each, reason in absent.items()}
+    def tell_later(self, connection: Connection) -> bool:
+        """Keeps a process that is no member until the job ends; False, and ends it, where enough of them are kept."""
+        if len(self._others) >= _MAX_OTHERS:
+            connection.close()
+            return False
+        connection.expires_s = None
+        self._others.append(connection)
+        return True
 
-    def trouble(self) -> str:
-        """Returns why the job cannot start; nothing while it may, or while others may still come to be told."""
+    def complain(self, message: str, *, at_once: bool = False) -> None:
+        """Notes why the job cannot start. What is noted first counts.
+
+        Args:
+            message: What to say.
+            at_once: Whether there is nobody to wait for.
+        """
         if not self._trouble:
-            return ""
-        is_settled = self._clock() - self._trouble_s > _SETTLE_S
-        return self._trouble if is_settled or len(self.members) >= self._spec.num_workers - 1 else ""
+            self._trouble, self._trouble_s = message, self._clock()
+        if at_once:
+            self._trouble_s = 0.0
 
-    def describe_unreached(self) -> str:
-        """Returns the message for workers that are there but do not reach each other; nothing where all do."""
-        lines = [
-            f"worker {rank} ({self._spec.workers[rank]}) does not reach worker {other} "
-            f"({self._spec.workers[int(other)]}): {text}"
-            for rank, absent in self._reach.items()
-            if rank in self.members
-            for other, text in absent.items()
-        ]
-        if not lines:
-            return ""
-        return (
-            f"Every worker must reach all others.\nReceived: {'; '.join(lines[:_SHOWN])}. "
-            f"Check firewalls and host names between those hosts."
-        )
+    @property
+    def has_trouble(self) -> bool:
+        """Whether there is a reason why the job cannot start."""
+        return bool(self._trouble)
+
+    def trouble(self, *, are_all_there: bool) -> str:
+        """Returns why the job cannot start; nothing while it may, or while others may still come to be told."""
+        is_settled = are_all_there or self._clock() - self._trouble_s > _SETTLE_S
+        return self._trouble if is_settled else ""
 
     def ask_to_close(self) -> None:
         """Has every worker give its port free."""
@@ -141,78 +149,51 @@ class Gathering:
         for connection in (*self.members.values(), *self._others):
             connection.close()
 
-    def _on_message(self, rank: int, connection: Connection) -> None:
+    def _on_message(self, rank: int, token: str, connection: Connection) -> None:
         try:
             messages = connection.receive()
         except ConnectionEndedError:
-            self._forget(rank, connection)
+            self._forget(rank, token, connection)
             return
         for message in messages:
-            if isinstance(message.get("absent"), dict):
-                self._reach[rank] = self._read_absent(message["absent"])
+            if "absent" in message:
+                self._reports[rank] = self._read_report(rank, message["absent"])
             elif isinstance(message.get("stop"), str):
-                self._complain(printable(message["stop"], _MAX_STOP))
+                self.complain(printable(message["stop"], _MAX_STOP))
             elif message.get("closed"):
                 self._closed.add(rank)
             elif message.get("late"):
                 self.late = True
+            elif isinstance(message.get("left"), list):
+                self._read_left(message["left"])
 
-    def _read_absent(self, absent: Mapping[str, Any]) -> dict[str, str]:
-        """Returns whom a worker misses, and why, as far as it makes sense; a few are enough for a message."""
-        ranks = {str(each) for each in range(self._spec.num_workers)}
-        known = [(other, text) for other, text in absent.items() if other in ranks and isinstance(text, str)]
-        # None that is known, and yet somebody: it does not reach all.
-        return {other: printable(text, _MAX_REASON) for other, text in known[:_SHOWN]} or dict.fromkeys(
-            ["0"] if absent else [], "it does not say whom"
-        )
+    def _read_report(self, rank: int, received: Any) -> list[Miss]:
+        """Returns whom a worker and those below it miss, as far as it makes sense."""
+        misses = []
+        for each in received[:_SHOWN] if isinstance(received, list) else ():
+            if isinstance(each, list) and len(each) == 3 and self._are_ranks(*each[:2]) and isinstance(each[2], str):
+                misses.append(Miss(each[0], each[1], printable(each[2], _MAX_REASON)))
+        # None that is known, and yet somebody: it is not ready.
+        return misses if misses or received == [] else [Miss(rank, self._spec.rank, "it does not say whom")]
 
-    def _tell_later(self, connection: Connection) -> bool:
-        """Keeps a process that is no member until the job ends; False where enough of them are kept."""
-        if len(self._others) >= _MAX_OTHERS:
-            return False
-        connection.expires_s = None
-        self._others.append(connection)
-        return True
+    def _read_left(self, received: list[Any]) -> None:
+        if len(received) == 2 and self._are_ranks(received[0]) and isinstance(received[1], str):
+            self._on_left(*received)
 
-    def _forget(self, rank: int, connection: Connection) -> None:
+    def _are_ranks(self, *numbers: Any) -> bool:
+        return all(type(each) is int and 0 <= each < self._spec.num_workers for each in numbers)
+
+    def _forget(self, rank: int, token: str, connection: Connection) -> None:
         """A worker that leaves before all are there may come again: it is missing, no more."""
         if self._selector is not None:
             self._selector.unregister(connection.socket)
         connection.close()
         del self.members[rank]
-        self._reach.pop(rank, None)
+        self._reports.pop(rank, None)
         if self._closing:
-            self._complain(
+            self.complain(
                 f"All workers must stay until training starts.\n"
-                f"Received: worker {rank} ({self._spec.workers[rank]}) has left. Its own output says why."
+                f"Received: worker {rank} ({self._spec.workers[rank]}) has left. Its own output says why.",
+                at_once=True,
             )
-            self._trouble_s = 0.0
-
-    def _complain(self, message: str) -> None:
-        if not self._trouble:
-            self._trouble_s = self._clock()
-        if not self._trouble or self._disagreements:
-            self._trouble = message
-
-    def _describe_disagreements(self) -> str:
-        workers = self._spec.workers
-        lines = [
-            f"{name}: {other} on worker {rank}{self._address(rank)}, {own} on worker 0 ({workers[0]})"
-            for rank, differing in sorted(self._disagreements.items())
-            for name, other, own in differing
-        ]
-        more = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-        return (
-            f"All workers must agree before training starts.\nReceived: {'; '.join(lines[:_SHOWN])}{more}. "
-            "Start every worker with the same command, settings and installed versions."
-        )
-
-    def _inform(self, rank: int, found: Sequence[tuple[str, str, str]]) -> None:
-        """Says once what differs and may."""
-        if not self._has_informed:
-            self._has_informed = True
-            told = ", ".join(f"{name} ({other}, here {own})" for name, other, own in found)
-            _log.warning("worker %d%s, perhaps among others, has other %s", rank, self._address(rank), told)
-
-    def _address(self, rank: int) -> str:
-        return f" ({self._spec.workers[rank]})" if 0 <= rank < self._spec.num_workers else ""
+        self._on_left(rank, token)

@@ -45,7 +45,9 @@ class Lookup:
 
     def _resolve(self, flags: int = 0) -> bool:
         try:
-            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=flags)
+            # What is ASCII needs no encoding, which would have to be imported.
+            host = self._host.encode() if self._host.isascii() else self._host
+            found = socket.getaddrinfo(host, self._port, type=socket.SOCK_STREAM, flags=flags)
         except OSError as error:
             self._error = error.strerror or str(error)
             return False

@@ -72,7 +72,7 @@ def _describe(error: OSError, port: int, whose: str) -> str:
     if any(holder.pid == os.getpid() for holder in holders):
         return (
             f"{rule}\nReceived: this very process listens on {holders[0].address}, as it does once it trains in a "
-            f"cluster. Make the strategy once, and pass it on: DataParallel(strategy=...)."
+            "cluster. Make the strategy once, and pass it on: DataParallel(devices=strategy)."
         )
     named = "; ".join(map(str, holders)) or "another process"
     return f"{rule}\nReceived: it is in use by {named}. Wait for that job or end it, or {way_out}."

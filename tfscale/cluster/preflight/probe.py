@@ -1,6 +1,7 @@
 """Can this worker reach another one, and is it the one it should be?"""
 
 import errno
+import math
 import selectors
 import socket
 from collections.abc import Callable, Mapping
@@ -65,6 +66,8 @@ class Probe:
         self._wrong: tuple[float, Reason] | None = None
         self.connection: Connection | None = None
         """Open while it tries, and as long as the other side's answer is `kept`."""
+        self.patience_s = _ATTEMPT_S
+        """Seconds for the answer of a process that has taken the connection."""
         self.is_reached = False
         self.reason: Reason = NOT_TRIED
         self.keeps: Callable[[Mapping[str, Any]], None] | None = None
@@ -76,6 +79,16 @@ class Probe:
         """Does not wait until the next attempt is due: the other worker has been heard of."""
         self._next_s = 0.0
 
+    @property
+    def due_s(self) -> float:
+        """When, as the clock counts, the next call of `tick` does anything."""
+        if self.connection is not None:
+            return math.inf if self.connection.expires_s is None else self.connection.expires_s
+        if self.is_reached:
+            return math.inf
+        # A thread that looks up a name does not wake anybody.
+        return self._next_s if self._lookup is None or self._lookup.is_done else self._clock() + _FIRST_PAUSE_S
+
     def wrong_for_s(self) -> float:
         """Seconds for which the wrong one has been answering."""
         return 0.0 if self._wrong is None else self._clock() - self._wrong[0]
@@ -84,7 +97,7 @@ class Probe:
         """Begins an attempt that is due, and ends one that takes too long."""
         now_s = self._clock()
         if self.connection is not None:
-            if self.connection.expires_s is not None and now_s > self.connection.expires_s:
+            if self.connection.expires_s is not None and now_s >= self.connection.expires_s:
                 self._fail(SILENT if self.reason is SILENT else NO_ANSWER)
             return
         if self.is_reached or now_s < self._next_s:
@@ -130,6 +143,7 @@ class Probe:
             self._fail(failed_connect(number))
             return
         self.reason = SILENT
+        connection.expires_s = self._clock() + self.patience_s
         self._selector.modify(connection.socket, selectors.EVENT_READ, self._on_message)
         try:
             connection.send(**self._greeting)

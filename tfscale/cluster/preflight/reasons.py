@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfscale.cluster.preflight.facts import describe_workers
@@ -37,6 +38,10 @@ SILENT = Reason(
 STRANGER = Reason(
     "something else listens there: another program, or a worker that trains already",
     "End it, or give the job another port.",
+)
+NOT_HEARD = Reason(
+    "it answers, and has not reached this worker",
+    "Read its output, and check that no firewall closes this worker's port to its host.",
 )
 OTHER_JOB = Reason(
     "a worker answered that has another list of workers",
@@ -96,7 +101,13 @@ def failed_connect(number: int) -> Reason:
     return Reason(os.strerror(number), "Check its address, and the network between the two hosts.")
 
 
-def describe_absence(own_rank: int, workers: tuple[str, ...], absent: dict[int, Reason], timeout_s: float) -> str:
+def describe_absence(
+    own_rank: int,
+    workers: tuple[str, ...],
+    absent: dict[int, Reason],
+    timeout_s: float,
+    there: Sequence[int] = (),
+) -> str:
     """Returns the message of an error: which workers were not there in time, and why.
 
     Args:
@@ -104,14 +115,15 @@ def describe_absence(own_rank: int, workers: tuple[str, ...], absent: dict[int, 
         workers: All addresses.
         absent: Of each worker that is missing, why. One at least.
         timeout_s: How long it waited.
+        there: Who has answered.
 
     Example:
         >>> from tfscale.cluster.preflight.reasons import describe_absence, failed_connect
-        >>> print(describe_absence(0, ("a:1", "b:1", "c:1"), {2: failed_connect(111)}, 60))
+        >>> print(describe_absence(0, ("a:1", "b:1", "c:1"), {2: failed_connect(111)}, 60, [1]))
         Worker 2 (c:1) did not answer within 60 s; worker 1 did.
         Received by worker 0 (a:1): connection refused, nothing listens there. Start it, or read its output.
     """
-    others = [rank for rank in range(len(workers)) if rank not in absent and rank != own_rank]
+    others = [rank for rank in there if rank not in absent]
     who = ", ".join(f"{rank} ({workers[rank]})" for rank in list(absent)[:_SHOWN])
     more = f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
     present = f"; {_plural(others)} did" if others else ""
@@ -129,6 +141,32 @@ def describe_absence(own_rank: int, workers: tuple[str, ...], absent: dict[int, 
     else:
         rule = f"{missing} did not answer within {timeout_s:g} s{present}"
     return f"{rule}.\nReceived by worker {own_rank} ({workers[own_rank]}): {seen}. {' '.join(list(ways_out)[:2])}"
+
+
+def describe_unreached(workers: tuple[str, ...], misses: Sequence[tuple[int, int, str]]) -> str:
+    """Returns the message for workers that are there but do not reach each other; nothing where all do.
+
+    Args:
+        workers: All addresses.
+        misses: A worker, the one that it does not reach, and why.
+
+    Example:
+        >>> from tfscale.cluster.preflight.reasons import describe_unreached
+        >>> print(describe_unreached(("a:1", "b:1", "c:1"), [(1, 2, "no answer from its host")]))
+        Every worker must reach all others.
+        Received: worker 1 (b:1) does not reach worker 2 (c:1): no answer from its host. Check firewalls and host \
+names between those hosts.
+    """
+    if not misses:
+        return ""
+    lines = [
+        f"worker {rank} ({workers[rank]}) does not reach worker {other} ({workers[other]}): {text}"
+        for rank, other, text in misses[:_SHOWN]
+    ]
+    return (
+        f"Every worker must reach all others.\nReceived: {'; '.join(lines)}. "
+        f"Check firewalls and host names between those hosts."
+    )
 
 
 _SHOWN = 5

@@ -8,23 +8,33 @@ from tfscale.cluster.preflight.connection import Connection
 
 _STRANGER_S = 5.0
 _MAX_STRANGERS = 128
+# Where all workers of a large job come at once.
+_MOST_STRANGERS = 512
+_CROWDED_S = 20.0
 
 
 class Strangers:
     """The connections that were made to this worker and have not shown yet that they are of the job.
 
-    Each has 5 s. When there are too many, the host that has most of them loses its oldest: a flood from one host takes
-    the places of its own, not those of the workers on others.
+    Each has 5 s, in a job of more than 128 workers 20 s. When there are too many, the host that has most of them loses
+    its oldest: a flood from one host takes the places of its own, not those of the workers on others.
 
     Args:
         selector: Tells when one of them has sent something.
         on_message: Called with it then.
         clock: Seconds, from anywhere.
+        num_workers: Of the job: there are 128 places, and in a job of more workers as many as those, up to 512.
     """
 
     def __init__(
-        self, selector: selectors.BaseSelector, on_message: Callable[[Connection], None], clock: Callable[[], float]
+        self,
+        selector: selectors.BaseSelector,
+        on_message: Callable[[Connection], None],
+        clock: Callable[[], float],
+        num_workers: int,
     ):
+        self._time_s = _STRANGER_S if num_workers <= _MAX_STRANGERS else _CROWDED_S
+        self._places = min(max(_MAX_STRANGERS, num_workers), _MOST_STRANGERS)
         self._selector = selector
         self._on_message = on_message
         self._clock = clock
@@ -33,10 +43,10 @@ class Strangers:
 
     def add(self, stranger: Connection, host: str) -> None:
         """Takes one in, for a while."""
-        stranger.expires_s = self._clock() + _STRANGER_S
+        stranger.expires_s = self._clock() + self._time_s
         self._hosts[stranger] = host
         self._selector.register(stranger.socket, selectors.EVENT_READ, lambda: self._hear(stranger))
-        if len(self._hosts) > _MAX_STRANGERS:
+        if len(self._hosts) > self._places:
             self.dismiss_one()
 
     def tick(self) -> None:

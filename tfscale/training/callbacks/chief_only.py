@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.errors import RecoveryError
+from tfscale.errors import CallbackError, RecoveryError
 from tfscale.training.callbacks.one_call import listed
 from tfscale.training.inputs import local_replicas
 
@@ -35,7 +35,8 @@ class ChiefOnly(keras.callbacks.Callback):
         inner: The callback.
 
     Raises:
-        RecoveryError: When it is no callback, or restores what only all workers can, as `BackupAndRestore`.
+        CallbackError: When it is no callback.
+        RecoveryError: When it restores what only all workers can, as `BackupAndRestore`.
 
     Example:
         >>> import keras, numpy as np, tfscale
@@ -52,7 +53,7 @@ class ChiefOnly(keras.callbacks.Callback):
     def __init__(self, inner: keras.callbacks.Callback):
         super().__init__()
         if not isinstance(inner, keras.callbacks.Callback):
-            raise RecoveryError(
+            raise CallbackError(
                 f"`ChiefOnly` takes a Keras callback.\nReceived: {inner!r} of type {type(inner).__name__}."
             )
         if isinstance(inner, keras.callbacks.BackupAndRestore):

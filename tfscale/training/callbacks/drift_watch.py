@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from tfscale.errors import DriftError, ModelError, ScalingError
+from tfscale.errors import CallbackError, DriftError, ModelError
 from tfscale.training.checksums import ChecksumExchange, largest_differences, watch_checksums
 from tfscale.training.inputs import local_replicas, on_gpus
 
@@ -35,7 +35,7 @@ class DriftWatch(keras.callbacks.Callback):
     Raises:
         DriftError: In `fit`, on every worker: weights differ.
         ModelError: In `fit`: the model is not prepared.
-        ScalingError: `every_steps` is no positive integer, or the tolerance negative.
+        CallbackError: `every_steps` is no positive integer, or the tolerance negative.
 
     Example:
         >>> import keras, numpy as np, tfscale
@@ -50,9 +50,9 @@ class DriftWatch(keras.callbacks.Callback):
     def __init__(self, every_steps: int = 100, *, tolerance: float | str = "auto"):
         super().__init__()
         if isinstance(every_steps, bool) or not isinstance(every_steps, int) or every_steps < 1:
-            raise ScalingError(f"`every_steps` must be a positive integer.\nReceived: every_steps={every_steps!r}.")
+            raise CallbackError(f"`every_steps` must be a positive integer.\nReceived: every_steps={every_steps!r}.")
         if tolerance != "auto" and (isinstance(tolerance, bool | str) or not tolerance >= 0):
-            raise ScalingError(f'`tolerance` must be "auto", 0 or more.\nReceived: tolerance={tolerance!r}.')
+            raise CallbackError(f'`tolerance` must be "auto", 0 or more.\nReceived: tolerance={tolerance!r}.')
         self._every_steps = every_steps
         self._tolerance = tolerance
         self._exchange: ChecksumExchange | None = None

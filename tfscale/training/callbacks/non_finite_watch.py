@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from tfscale.errors import ModelError, NonFiniteError, ScalingError
+from tfscale.errors import CallbackError, ModelError, NonFiniteError
 from tfscale.training.callbacks.one_call import ClosedByFit
 from tfscale.training.inputs import local_replicas, worker_rank
 from tfscale.training.non_finite import REPORT, SKIP, STOP, LossExchange, exchange_of, watch_losses
@@ -37,7 +37,7 @@ class NonFiniteWatch(ClosedByFit):
     Raises:
         NonFiniteError: In `fit`, on every worker: a loss or gradient is not finite, with `"stop"`.
         ModelError: In `fit`: the model is not prepared.
-        ScalingError: `action` is none of the three, or `most_lines` is no positive integer.
+        CallbackError: `action` is none of the three, or `most_lines` is no positive integer.
 
     Example:
         >>> import keras, numpy as np, tfscale
@@ -57,9 +57,9 @@ class NonFiniteWatch(ClosedByFit):
     def __init__(self, action: str = "stop", *, most_lines: int = 5):
         super().__init__()
         if not isinstance(action, str) or action not in _LEVELS:
-            raise ScalingError(f'`action` must be "stop", "skip" or "report".\nReceived: action={action!r}.')
+            raise CallbackError(f'`action` must be "stop", "skip" or "report".\nReceived: action={action!r}.')
         if isinstance(most_lines, bool) or not isinstance(most_lines, int) or most_lines < 1:
-            raise ScalingError(f"`most_lines` must be a positive integer.\nReceived: most_lines={most_lines!r}.")
+            raise CallbackError(f"`most_lines` must be a positive integer.\nReceived: most_lines={most_lines!r}.")
         self._level = _LEVELS[action]
         self._most_lines = most_lines
         self._is_watching = False

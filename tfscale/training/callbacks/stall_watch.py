@@ -19,7 +19,7 @@ from tfscale.cluster.place import Place
 from tfscale.cluster.secret import read_secret
 from tfscale.cluster.stall import describe_stall, find_missing
 from tfscale.cluster.verdict import STALLED, STUCK, Verdict
-from tfscale.errors import ScalingError
+from tfscale.errors import CallbackError
 from tfscale.training.callbacks.one_call import ClosedByFit
 from tfscale.training.inputs import local_replicas, worker_addresses, worker_rank
 from tfscale.training.introduction import introduce
@@ -50,7 +50,7 @@ class StallWatch(ClosedByFit):
         clock: Seconds, from anywhere.
 
     Raises:
-        ScalingError: `stall_s` is no positive number, or `ends_after_s` none that is at least `stall_s`.
+        CallbackError: `stall_s` is no positive number, or `ends_after_s` none that is at least `stall_s`.
 
     Example:
         >>> import keras, numpy as np, tfscale
@@ -69,9 +69,9 @@ class StallWatch(ClosedByFit):
     ):
         super().__init__()
         if not _is_positive(stall_s):
-            raise ScalingError(f"`stall_s` must be a positive number of seconds.\nReceived: stall_s={stall_s!r}.")
+            raise CallbackError(f"`stall_s` must be a positive number of seconds.\nReceived: stall_s={stall_s!r}.")
         if ends_after_s is not None and not (_is_positive(ends_after_s) and ends_after_s >= stall_s):
-            raise ScalingError(
+            raise CallbackError(
                 "`ends_after_s` must be a number of seconds, at least `stall_s`, or None.\n"
                 f"Received: ends_after_s={ends_after_s!r}, stall_s={stall_s!r}."
             )
@@ -179,7 +179,7 @@ class _WatchThread:
     def _run(self) -> None:
         seen: tuple[int, ...] = ()
         since_s = self._clock()
-        while not self._is_over.wait(self._beat_s):
+        while not self._heartbeats.wait(self._is_over, self._beat_s):
             arrived, left = self._progress.read() if self._progress is not None else (0, 0)
             now_s = self._clock()
             if (self.step, arrived, left) != seen or not self.is_in_step:

@@ -33,7 +33,7 @@ class Bfloat16(_Cast):
 
     @property
     def name(self) -> str:
-        """As in `compression="bf16"`."""
+        """As in `Network(compression="bf16")`."""
         return "bf16"
 
     def reduce(
@@ -62,7 +62,7 @@ class Float16(_Cast):
 
     @property
     def name(self) -> str:
-        """As in `compression="fp16"`."""
+        """As in `Network(compression="fp16")`."""
         return "fp16"
 
     def reduce(

@@ -7,6 +7,7 @@ worker reads its rows, and runs the model forwards and backwards on them, by its
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from tfscale.framework.models import call_model
 from tfscale.training.agreement import gather_from_workers
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.inputs import ReplicaBatch, local_replicas, worker_rank
+
+_log = logging.getLogger(__name__)
 
 # The first steps make graphs and fill buffers.
 _NUM_UNTIMED, _NUM_TIMED = 3, 8
@@ -61,8 +64,6 @@ def propose_loads(
     strategy: tf.distribute.Strategy,
     batches: tf.data.Dataset,
     probe: Callable[[Sequence[ReplicaBatch]], None],
-    *,
-    is_shown: bool,
 ) -> list[float]:
     """Measures how many examples per second each worker takes by itself; to be called by every worker.
 
@@ -70,7 +71,6 @@ def propose_loads(
         strategy: Of the job.
         batches: Full steps of this worker with equal shares, endless.
         probe: From `make_probe`.
-        is_shown: Whether to print the proposal, on the chief.
 
     Returns:
         The share of each worker, in hundredths that add up to about 1; equal on all workers.
@@ -82,9 +82,9 @@ def propose_loads(
     gather_from_workers(strategy, tf.constant(0.0, tf.float64))
     rates = gather_from_workers(strategy, tf.constant(_measure(endless, probe), tf.float64))
     shares = shares_of(rates)
-    if is_shown and worker_rank(strategy) == 0:
+    if worker_rank(strategy) == 0:
         measured = ", ".join(f"{rate:.4g}" for rate in rates)
-        print(f"worker_load={shares}: workers alone take {measured} examples/s with equal shares", flush=True)
+        _log.info("worker_load=%s: workers alone take %s examples/s with equal shares", shares, measured)
     return shares
 
 

@@ -231,18 +231,17 @@ class GlobalDataset:
                 'Received: sharding="files" on several workers, where there is none. Use sharding="exact" here.'
             )
 
-    def measure_loads(self, make_probe: Callable[[], Callable[[Any], None]], *, is_shown: bool) -> None:
+    def measure_loads(self, make_probe: Callable[[], Callable[[Any], None]]) -> None:
         """Measures how fast each worker is, and divides the work by that; to be called by every worker.
 
         Args:
             make_probe: Returns what a worker does with its rows, without communication.
-            is_shown: Whether the chief prints the shares.
         """
         self.agree_with_other_workers()
         # Passes of its own; a smaller last step would take another time.
         steps = self._make_pipeline(_Position()).of_replicas(local_replicas(self._strategy))
         full = steps.take(max(1, self.num_examples // self.global_batch)).repeat().prefetch(tf.data.AUTOTUNE)
-        loads = self._loads(propose_loads(self._strategy, full, make_probe(), is_shown=is_shown))
+        loads = self._loads(propose_loads(self._strategy, full, make_probe()))
         self._is_unmeasured = False
         self._rows = dataclasses.replace(self._rows, loads=loads)
         self._check()

@@ -71,7 +71,7 @@ def _rate(optimizer: keras.optimizers.Optimizer) -> float | None:
 
 
 def _correct_velocity(optimizer: keras.optimizers.Optimizer, factor: float) -> None:
-    """Keras's SGD keeps the rate inside its velocity, which becomes what it were at the new rate always."""
+    """Makes the velocity of Keras's SGD, which has the rate as a factor, that of a run that always had the new rate."""
     if isinstance(optimizer, keras.optimizers.SGD) and optimizer.momentum:
         for velocity in getattr(optimizer, "momentums", ()):
             velocity.assign(keras.ops.convert_to_numpy(velocity) * factor)

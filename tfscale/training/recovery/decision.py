@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +38,20 @@ class Decision:
         settings: What the user asked for.
         workers: Of the job.
         termination: Whether this worker was asked to end.
+        want_save: Whether others want one; asked on all workers with each vote, and alike.
     """
 
-    def __init__(self, settings: Settings, workers: Workers, termination: Termination):
+    def __init__(
+        self,
+        settings: Settings,
+        workers: Workers,
+        termination: Termination,
+        want_save: Callable[[], bool] = lambda: False,
+    ):
         self._every_steps = settings.every_steps
         self._workers = workers
         self._termination = termination
+        self._want_save = want_save
         self._clock = SaveClock(settings.every_s, settings.mtbf_s, time.monotonic())
         self._saved_at = 0
         self._calls_to_vote = 1
@@ -128,7 +137,7 @@ class Decision:
         )
         own = Vote(self._termination.requested, is_due, next_agreement(self._calls, now_s - self._voted_s))
         agreed = self._workers.agree(own)
-        self.is_due = self.is_due or agreed.save
+        self.is_due = self._want_save() or self.is_due or agreed.save
         self._calls_to_vote, self._calls = agreed.next_agreement, 0
         self._voted_s = time.monotonic()
         return agreed.stop

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tfscale.errors import RecoveryError
@@ -41,7 +43,13 @@ class RunDirectory:
         """Lets other runs in."""
         self._lock.release()
 
-    def begin(self, variables: RunVariables, identity: dict[str, Any], global_batch: int | None) -> Saved | None:
+    def begin(
+        self,
+        variables: RunVariables,
+        identity: dict[str, Any],
+        global_batch: int | None,
+        bring_back: Callable[[Path | RemotePath], None],
+    ) -> Saved | None:
         """Keeps other runs out and returns the newest state of this one.
 
         That of another one is removed where this one may begin anew.
@@ -50,6 +58,7 @@ class RunDirectory:
             variables: Of this run.
             identity: What is the same for as long as a run is the same one.
             global_batch: Examples of a step.
+            bring_back: Puts a newer state into the directory, where there is one elsewhere.
 
         Raises:
             RecoveryError: When another process uses the directory, it is that of another run, none can be read, or a
@@ -62,6 +71,7 @@ class RunDirectory:
                 f"Received: {str(self._settings.directory)!r}, which {holder}. Let that one end, or give this run a "
                 "directory of its own."
             )
+        bring_back(self._settings.directory)
         try:
             saved = self.files.read_newest()
             if saved is not None:

@@ -16,6 +16,7 @@ from tfscale.framework.fit import restore_epoch
 from tfscale.framework.optimizers import micro_step_counter
 from tfscale.training.failures import EndedTogetherError
 from tfscale.training.recovery.batch_change import change_batch, first_rates, rate_factors, read_rates
+from tfscale.training.recovery.carrying import SaveWatchers
 from tfscale.training.recovery.counters import (
     check_states,
     read_callbacks,
@@ -71,7 +72,8 @@ class RecoveryRun:
         self._directory = RunDirectory(settings)
         self._files = self._directory.files
         self._termination = Termination()
-        self._decision = Decision(settings, self._workers, self._termination)
+        self._watchers = SaveWatchers(callbacks)
+        self._decision = Decision(settings, self._workers, self._termination, self._watchers.want_save)
         self._variables: Any = None
         self._resumed: Saved | None = None
         self._position = Position(data.initial_epoch, 0)
@@ -102,8 +104,8 @@ class RecoveryRun:
         self._identity = {**self._data.identity, **identify_optimizers(self._model)}
         self._termination.start()
         start_s = time.perf_counter()
-        identity, batch = self._identity, self._data.global_batch
-        saved = read_together(self._workers, lambda: self._directory.begin(self._variables, identity, batch))
+        run = (self._variables, self._identity, self._data.global_batch, self._watchers.bring_back)
+        saved = read_together(self._workers, lambda: self._directory.begin(*run))
         if saved is None:
             self._data.start_at(self._position)
             self._examples_offset = self._examples_of_optimizer() - self._count_examples()
@@ -281,7 +283,9 @@ class RecoveryRun:
         self._saved_at = self._position
         if not can_wait:
             self._write(self._waiting)
-        self._decision.saved(time.perf_counter() - start_s + (self._files.write_s or 0.0))
+        # Who watches saves has been waited for already, unless it is done later.
+        writing_s = 0.0 if self._watchers and not can_wait else self._files.write_s or 0.0
+        self._decision.saved(time.perf_counter() - start_s + writing_s)
 
     def _write(self, waiting: list[Saved]) -> None:
         """Has the chief write a state, with a note of the batch that comes next; called on all workers."""
@@ -294,6 +298,10 @@ class RecoveryRun:
             facts = {**saved.facts, "data": self._data.describe()}
             is_start = self._data.can_begin_within_epoch and self._position.step == 0
             self._files.write(Saved(facts, saved.arrays), more_facts=lambda: {"next": note()}, is_start=is_start)
+        if self._watchers:
+            self._files.wait()
+            is_here = self._workers.is_chief and self._files.failure is None
+            self._watchers.tell(self._settings.directory if is_here else None, self._decision.steps)
 
     def _write_waiting(self) -> None:
         """Writes what was to wait for an epoch that does not come any more."""

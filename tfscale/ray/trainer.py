@@ -1,0 +1,125 @@
+"""Who starts the workers of a job on Ray?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+from ray.train.backend import Backend, BackendConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+from tfscale.errors import LaunchError
+from tfscale.launch.engine_group import WorkerGroup, join_workers
+
+
+@dataclasses.dataclass
+class Config(BackendConfig):
+    """Makes one job of Ray's workers; `Trainer` has it by itself.
+
+    Each worker gets an address of its host, `TF_CONFIG`, the secret of the job and, without GPUs, as many threads as
+    Ray gives it CPUs. Ray's `TensorflowConfig` asks for Keras 2 besides, and loads TensorFlow where it is imported.
+
+    Example:
+        >>> import tfscale.ray
+        >>> tfscale.ray.Config().backend_cls.__mro__[1].__module__
+        'ray.train.backend'
+    """
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        """What is done with a group of workers."""
+        return _Backend
+
+
+class _Backend(Backend):
+    def on_start(self, worker_group: WorkerGroup, backend_config: Config) -> None:
+        """Is called by Ray when all workers are there, before any of them trains."""
+        del backend_config
+        host_of = ray.util.get_node_ip_address
+        join_workers(worker_group, "Ray", host_of=host_of, cores_of=_own_cores, wait=ray.get)
+
+
+def _own_cores() -> int | None:
+    resources = ray.get_runtime_context().get_assigned_resources()
+    # Beside a GPU one CPU is what Ray's scheduler counts, and no limit to what prepares its data.
+    return None if resources.get("GPU") else max(1, int(resources.get("CPU", 1)))
+
+
+class Trainer(DataParallelTrainer):
+    """Ray's `DataParallelTrainer` for functions that train with tfscale; its arguments are Ray's.
+
+    With `ScalingConfig(num_workers=(1, 8))` hosts may come and go: Ray ends the workers and starts others, `Recovery`
+    goes on where they were, and with `DataParallel(global_batch=...)` the result is that of a run that was never
+    disturbed. How often Ray starts again after a failure is `RunConfig(failure_config=ray.train.FailureConfig(3))`.
+
+    Args:
+        train_loop_per_worker: Run by each worker; imports Keras and TensorFlow itself.
+        backend_config: By default `Config()`.
+        **arguments: See `ray.train.data_parallel_trainer.DataParallelTrainer`.
+
+    Raises:
+        LaunchError: In `fit`, when the Ray that this process has started has too few CPUs or GPUs, and none can come.
+
+    Example:
+        >>> import ray.train, tfscale.ray
+        >>> trainer = tfscale.ray.Trainer(print, scaling_config=ray.train.ScalingConfig(num_workers=2))
+        >>> trainer.scaling_config.num_workers
+        2
+
+    Reference:
+        https://docs.ray.io/en/latest/train/train.html
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any],
+        *,
+        backend_config: BackendConfig | None = None,
+        **arguments: Any,
+    ):
+        super().__init__(train_loop_per_worker, backend_config=backend_config or Config(), **arguments)
+
+    def fit(self) -> ray.train.Result:
+        """Runs the function on all workers; see Ray.
+
+        Returns:
+            Ray's result.
+        """
+        if ray.is_initialized() and _is_rays_parent():
+            check_resources(self.scaling_config, ray.cluster_resources())
+        return super().fit()
+
+
+def check_resources(scaling_config: Any, there: dict[str, float]) -> None:
+    """Refuses a job for which there is no room: Ray would wait for ever.
+
+    Args:
+        scaling_config: Ray's.
+        there: All resources of the cluster, by name.
+
+    Raises:
+        LaunchError: When there is too little.
+    """
+    least = scaling_config.min_workers
+    if not least:
+        return
+    for name, most in scaling_config.total_resources.items():
+        each = most / scaling_config.max_workers
+        if each * least > there.get(name, 0):
+            raise LaunchError(
+                f"Ray must have room for {least} worker(s), {each:g} {name} each.\n"
+                f"Received: a Ray of this process with {there.get(name, 0):g} {name} in all, to which nothing is "
+                f"added. Ask for fewer workers, for less in `ScalingConfig(resources_per_worker=...)`, or join a "
+                f"cluster: `ray.init(address='auto')`."
+            )
+
+
+def _is_rays_parent() -> bool:
+    """Whether Ray was started by this process: such a one has no autoscaler, and ends with it."""
+    children = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
+    names = [Path("/proc", child, "comm") for some in children for child in some]
+    return any(name.is_file() and name.read_text().startswith("gcs_server") for name in names)
