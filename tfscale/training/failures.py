@@ -132,6 +132,13 @@ def explain_uncaught(strategy: tf.distribute.Strategy, error: BaseException) -> 
     return error if ours is None else ours
 
 
+def explain_caught(strategy: tf.distribute.Strategy, error: Exception) -> Exception:
+    """As `explain_uncaught`, of an error behind which this worker may go on; the others are told of none of its own."""
+    if strategy in _ENDED:
+        return error
+    return _explain(strategy, error) or error
+
+
 def _refuse_ended(strategy: tf.distribute.Strategy, what: str) -> None:
     if strategy in _ENDED:
         raise ClusterError(
