@@ -38,8 +38,8 @@ _SHOWN_CHARACTERS = 1000
 _RAW_CHARACTERS = 300
 # What TensorFlow says where it was another worker, or the way to it, that failed.
 _OF_OTHERS = re.compile(
-    "collective instance|CoordinationService|coordination service|unhealthy|stopped sending heartbeats|Socket closed|"
-    "recvmsg:|Connection re|[Ff]ailed to connect|Broken pipe|GOAWAY|Deadline Exceeded|tfscale: |"
+    "[Cc]ollective instance|CoordinationService|coordination service|unhealthy|stopped sending heartbeats|"
+    "Socket closed|recvmsg:|Connection re|[Ff]ailed to connect|Broken pipe|GOAWAY|Deadline Exceeded|tfscale: |"
     "Collective ops is aborted by: [Cc]ancel"
 )
 _SHAPES = re.compile(
