@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
+import sys
 import time
+import traceback
+import types
 from typing import Any
 
 import keras
@@ -21,14 +25,51 @@ Y = X.sum(1, keepdims=True)
 def train(loop: str, fault: str, victim: int) -> None:
     """Trains until the worker `victim` does what it does; what becomes of the others is in what they write."""
     dp = tfscale.DataParallel(global_batch=BATCH, seed=1)
-    step = {"on batch": _on_batch, "by hand": _by_hand}[loop](dp)
+    notebook = Notebook() if loop == "in a cell" else None
+    if notebook is not None:
+        sys.modules["IPython"] = notebook.as_module()
+    step = {"on batch": _on_batch, "by hand": _by_hand, "in a cell": _by_hand}[loop](dp)
     befall = _FAULTS[fault] if dp.rank == victim else lambda: None
-    for number in range(1, STEPS + 1):
-        step()
-        # A second of steps and more, for heartbeats to tell of them.
-        time.sleep(0.03)
-        if number == STEP:
-            befall()
+
+    def steps() -> None:
+        for number in range(1, STEPS + 1):
+            step()
+            # A second of steps and more, for heartbeats to tell of them.
+            time.sleep(0.03)
+            if number == STEP:
+                befall()
+
+    if notebook is None:
+        steps()
+    else:
+        notebook.run(steps)
+        sys.exit(1)
+
+
+class Notebook:
+    """Does with an error of a cell what IPython 9 does: `sys.excepthook` is not asked."""
+
+    custom_exceptions: tuple[type[BaseException], ...] = ()
+
+    def as_module(self) -> types.ModuleType:
+        module = types.ModuleType("IPython")
+        module.get_ipython = lambda: self  # type: ignore[attr-defined]
+        return module
+
+    def set_custom_exc(self, kinds: tuple[type[BaseException], ...], handler: Any) -> None:
+        self.custom_exceptions, self.handler = kinds, types.MethodType(handler, self)
+
+    def showtraceback(self, found: Any = None, tb_offset: int | None = None) -> None:
+        print("shown by", inspect.stack()[1].filename)
+        traceback.print_exception(*(found or sys.exc_info()))
+
+    def run(self, cell: Any) -> None:
+        try:
+            cell()
+        except self.custom_exceptions:
+            self.handler(*sys.exc_info(), tb_offset=1)
+        except Exception:
+            self.showtraceback()
 
 
 def alone(runs_alone: int) -> tuple[float, float]:

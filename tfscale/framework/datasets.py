@@ -83,9 +83,19 @@ def has_unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     That is a `shuffle`, or what Keras does with the numbers of the rows of arrays: `tf.random.shuffle` in a `map`.
 
     Why: each worker would draw an order of its own, and nothing public tells.
-    Breaks first: tests/training/data/test_two_workers.py::test_plain_shuffle_without_a_seed.
+    Breaks first: tests/training/data/test_two_workers.py::test_plain_shuffle.
     """
     return any(map(_is_drawn, _shuffles(dataset))) or any(map(_shuffles_numbers, _pipeline(dataset)))
+
+
+def shuffle_seeds(dataset: tf.data.Dataset) -> list[int | None]:
+    """The seeds of all that shuffles in the pipeline of `dataset`; None for one that is known only when it runs.
+
+    Why and breaks first: as `has_unseeded_shuffle`.
+    """
+    tensors = [read(each, name) for each in _shuffles(dataset) for name in ("_seed", "_seed2")]
+    known = [tf.get_static_value(each) for each in tensors]
+    return [None if seed is None else int(seed) for seed in known]
 
 
 def has_order_per_pass(dataset: tf.data.Dataset) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,19 @@ def gather_from_workers(strategy: tf.distribute.Strategy, own: tf.Tensor) -> lis
         own: This worker's: a number, or numbers `[count]`, of the same dtype and shape on all workers.
     """
     return gathering_from_workers(strategy, tf.TensorSpec(own.shape, own.dtype))(own)
+
+
+def gather_number(strategy: tf.distribute.Strategy, number: int) -> list[int]:
+    """Each worker's number, by rank, in one collective that is traced once; to be called by every worker."""
+    replicas = local_replicas(strategy)
+    if replicas.here == replicas.total:
+        return [number]
+    if strategy not in _NUMBERS:
+        _NUMBERS[strategy] = gathering_from_workers(strategy, tf.TensorSpec((), tf.int64))
+    return _NUMBERS[strategy](tf.constant(number, tf.int64))
+
+
+_NUMBERS: weakref.WeakKeyDictionary[Any, Callable[[tf.Tensor], list[int]]] = weakref.WeakKeyDictionary()
 
 
 def gathering_from_workers(strategy: tf.distribute.Strategy, spec: tf.TensorSpec) -> Callable[[tf.Tensor], list[Any]]:

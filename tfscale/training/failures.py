@@ -38,8 +38,8 @@ _SHOWN_CHARACTERS = 1000
 _RAW_CHARACTERS = 300
 # What TensorFlow says where it was another worker, or the way to it, that failed.
 _OF_OTHERS = re.compile(
-    "collective instance|CoordinationService|coordination service|unhealthy|stopped sending heartbeats|Socket closed|"
-    "recvmsg:|Connection re|[Ff]ailed to connect|Broken pipe|GOAWAY|Deadline Exceeded|tfscale: |"
+    "[Cc]ollective instance|CoordinationService|coordination service|unhealthy|stopped sending heartbeats|"
+    "Socket closed|recvmsg:|Connection re|[Ff]ailed to connect|Broken pipe|GOAWAY|Deadline Exceeded|tfscale: |"
     "Collective ops is aborted by: [Cc]ancel"
 )
 _SHAPES = re.compile(
@@ -130,6 +130,13 @@ def explain_uncaught(strategy: tf.distribute.Strategy, error: BaseException) -> 
     if ours is None and not (isinstance(error, TfscaleError) and strategy in _CALLS):
         _report(strategy, error)
     return error if ours is None else ours
+
+
+def explain_caught(strategy: tf.distribute.Strategy, error: Exception) -> Exception:
+    """As `explain_uncaught`, of an error behind which this worker may go on; the others are told of none of its own."""
+    if strategy in _ENDED:
+        return error
+    return _explain(strategy, error) or error
 
 
 def _refuse_ended(strategy: tf.distribute.Strategy, what: str) -> None:

@@ -298,6 +298,7 @@ class StepRunner:
             with numbers.of_replica(held):
                 return on_own_rows(replica_step, own)
 
+        parts: Sequence[Any]
         if _is_split(batch):
             parts = [self._of_replica(batch, replica) for replica in range(self._replicas.here)]
         else:

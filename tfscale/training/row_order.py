@@ -13,17 +13,19 @@ import random
 import secrets
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.framework.datasets import shares_order_per_pass
-from tfscale.training.agreement import gather_from_workers
+from tfscale.errors import DataError
+from tfscale.framework.datasets import has_unseeded_shuffle, shares_order_per_pass, shuffle_seeds
+from tfscale.training.agreement import gather_from_workers, gather_number
 from tfscale.training.call_arguments import CallArguments
 from tfscale.training.call_data import are_arrays
+from tfscale.training.data.dataset import find_global_dataset
 from tfscale.training.inputs import local_replicas
 
 # What TensorFlow answers for the global seed where there is none, and an operation has one.
@@ -44,10 +46,15 @@ def order_alike(name: str, given: CallArguments, strategy: tf.distribute.Strateg
         given: Its arguments, with a batch size if they need one; changed.
         strategy: Of the model.
         model: Whose call it is.
+
+    Raises:
+        DataError: On every worker, when data are shuffled by other seeds on one.
     """
     replicas, x = local_replicas(strategy), given.get("x")
     if name == "fit":
         _warn_of_one_order_for_two(given)
+    if replicas.here < replicas.total:
+        _refuse_other_seeds([x, given.get("validation_data")], strategy)
     if name != "fit" or replicas.here == replicas.total or not given.get("shuffle", True):
         return
     if isinstance(x, keras.utils.PyDataset):
@@ -72,6 +79,26 @@ def _warn_of_one_order_for_two(given: CallArguments) -> None:
             "depends on how far each has read ahead, on one device as well: two runs, and runs on other replicas, may "
             "see other batches. Make the data of the validation by another `shuffle`, or by none.",
             stacklevel=2,
+        )
+
+
+def _refuse_other_seeds(data: Iterable[Any], strategy: tf.distribute.Strategy) -> None:
+    """A `shuffle(seed=rank)`, say, or one by a global seed that differs."""
+    seeds = [
+        shuffle_seeds(each)
+        for each in data
+        if isinstance(each, tf.data.Dataset)
+        and find_global_dataset(each) is None
+        # In words of its own, where it is distributed.
+        and not has_unseeded_shuffle(each)
+    ]
+    everyone = gather_number(strategy, zlib.crc32(repr(seeds).encode()))
+    if len(set(everyone)) > 1:
+        other = next(rank for rank, each in enumerate(everyone) if each != everyone[0])
+        raise DataError(
+            "All workers must read the data in one order: each takes its own rows of every batch.\n"
+            f"Received: other seeds of `shuffle` on worker {other} than on worker 0; here {seeds}. Give all the same "
+            "one, and no global seed that depends on the rank; or the source to `dp.dataset(..., shuffle=True)`."
         )
 
 

@@ -28,7 +28,7 @@ def together(directory: str) -> dict[str, Any]:
     return {
         "refused": {fault: _differing(dp, fault) for fault in ("length", "content", "arguments")},
         "seed": _agreed_seed(dp),
-        "unseeded": {seed: _unseeded(dp, seed) for seed in (None, 3)},
+        "unseeded": {seed: _unseeded(dp, seed) for seed in (None, 3, "rank", "global")},
         "measured": _measured(dp),
         "kept": _kept(dp),
         "files": _by_files(dp, Path(directory, str(dp.rank))),
@@ -63,15 +63,28 @@ def _agreed_seed(dp: Any) -> list[float]:
     return [model.fit(dp.dataset(source, shuffle=True), verbose=0).history["loss"][0] for source in ((X, Y), stream)]
 
 
-def _unseeded(dp: Any, seed: int | None) -> list[str]:
-    """The warnings of a `fit` on a plain `tf.data.Dataset` that shuffles."""
+def _unseeded(dp: Any, seed: Any) -> dict[str, str]:
+    """What is said of a plain `tf.data.Dataset` that shuffles, to train or evaluate on."""
     # Which others before set.
+    tf.random.set_seed(dp.rank if seed == "global" else None)
+    own = {"rank": 7 + dp.rank, "global": None}.get(seed, seed)
+    rows = tf.data.Dataset.from_tensor_slices((X, Y))
+    # What draws, and does not mix the examples.
+    noisy = rows.map(lambda x, y: (x + tf.random.normal(tf.shape(x), stddev=0.0), y))
+    data, found, model = noisy.shuffle(40, seed=own).batch(GLOBAL_BATCH).prefetch(1), {}, make_model(dp)
+    calls = {
+        "fit": lambda: model.fit(data, verbose=0),
+        "validation": lambda: model.fit(rows.batch(GLOBAL_BATCH), validation_data=data, verbose=0),
+        "evaluate": lambda: model.evaluate(data, verbose=0),
+    }
+    for name, call in calls.items():
+        try:
+            call()
+            found[name] = "no error"
+        except tfscale.DataError as error:
+            found[name] = str(error)
     tf.random.set_seed(None)
-    data = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(40, seed=seed).batch(GLOBAL_BATCH).prefetch(1)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        make_model(dp).fit(data, verbose=0)
-    return [str(each.message) for each in caught if "without a seed" in str(each.message)]
+    return found
 
 
 def _arrays(dp: Any, seed: Any, shuffle: Any) -> dict[str, Any]:

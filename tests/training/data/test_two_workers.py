@@ -36,11 +36,21 @@ def test_the_chief_s_seed_reaches_all(together):
     assert first["seed"] == second["seed"]
 
 
-@pytest.mark.parametrize(("seed", "count"), [(None, 1), (3, 0)])
-def test_plain_shuffle_without_a_seed(together, seed, count):
+@pytest.mark.parametrize(
+    ("seed", "said"),
+    [
+        (None, "Received: data that are shuffled without a seed"),
+        (3, "no error"),
+        ("rank", "Received: other seeds of `shuffle` on worker 1 than on worker 0"),
+        ("global", "Received: other seeds of `shuffle` on worker 1 than on worker 0"),
+    ],
+)
+@pytest.mark.parametrize("call", ["fit", "validation", "evaluate"])
+def test_plain_shuffle(together, seed, said, call):
+    """What draws without mixing the examples is taken."""
     for found in together:
-        assert len(found["unseeded"][seed]) == count
-        assert all("dp.dataset" in text for text in found["unseeded"][seed])
+        assert said in found["unseeded"][seed][call]
+        assert said == "no error" or "`dp.dataset(..., shuffle=True)`" in found["unseeded"][seed][call]
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,7 @@ def fit(
     momentum: float = 0.9,
     callbacks: Any = (),
     batch: int = BATCH,
+    restart: bool = False,
     **given: Any,
 ) -> int:
     """Trains; returns the steps that the optimizer has made, those before a restart too."""
@@ -51,8 +52,8 @@ def fit(
         model.compile(keras.optimizers.SGD(0.05, momentum=momentum), "mse")
     data = DATA[name](dp)
     arguments = dict(zip("xy", data, strict=True)) if isinstance(data, tuple) else {"x": data}
-    recovery = tfscale.callbacks.Recovery(directory, every_steps=2, **given)
-    model.fit(**arguments, epochs=epochs, verbose=0, callbacks=[recovery, *callbacks])
+    recovery = tfscale.callbacks.Recovery(directory, every_steps=2, restart=restart)
+    model.fit(**arguments, epochs=epochs, verbose=0, callbacks=[recovery, *callbacks], **given)
     return int(model.optimizer.iterations.numpy())
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import tfscale
@@ -110,7 +111,7 @@ def with_a_store_that_fails(directory: str) -> dict[str, Any]:
 
 
 def on_workers(directory: str) -> dict[str, Any]:
-    """What each worker finds in its own memory: of a run, and of one whose checkpoints cannot be read."""
+    """What each worker finds in its own memory: of a run, of one whose checkpoints cannot be read, and unlike ones."""
     dp = data_parallel(1, global_batch=BATCH)
     fit(dp, RECIPE, directory, plug=None, seed=1)
     found = {"objects": tf.io.gfile.glob(f"{directory}/epochs/*.json"), "refused": ""}
@@ -123,4 +124,27 @@ def on_workers(directory: str) -> dict[str, Any]:
         fit(dp, dataclasses.replace(RECIPE, epochs=3), directory, plug=None, seed=1)
     except tfscale.RecoveryError as error:
         found["refused"] = str(error)
+    return found | {"unlike": _unlike(dp)}
+
+
+def _unlike(dp: tfscale.DataParallel) -> dict[str, str]:
+    """What is said where the workers do not save alike."""
+    recovery = tfscale.callbacks.Recovery
+    kinds = {
+        "chief alone": [recovery("ram://tests/unlike", every_steps=3)] if dp.is_chief else [],
+        "by rank": [recovery("ram://tests/unlike", every_steps=3 + dp.rank)],
+        "by time": [recovery("ram://tests/unlike", **({"every_s": 9.0} if dp.is_chief else {"every_steps": 3}))],
+        "ChiefOnly": [tfscale.callbacks.ChiefOnly(recovery("ram://tests/unlike"))],
+    }
+    found = {}
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]))
+        model.compile("sgd", "mse")
+    for name, callbacks in kinds.items():
+        try:
+            model.fit(np.ones((BATCH, 1)), np.ones(BATCH), verbose=0, callbacks=callbacks)
+        except tfscale.RecoveryError as error:
+            found[name] = str(error)
+    # Nothing was begun, and all go on together.
+    model.fit(np.ones((BATCH, 1)), np.ones(BATCH), verbose=0)
     return found

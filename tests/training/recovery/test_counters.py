@@ -54,6 +54,11 @@ def through_json(value):
         {"__array__": 5},
         {"__tuple__": [1], "more": {"__dict__": {"__set__": 0}}},
         {"__tensor__": None},
+        # Python neither writes nor reads it in digits.
+        [10**5000, -(10**5000)],
+        np.datetime64("2020-01-02"),
+        np.longdouble(1.5),
+        np.void((1, 2.5), [("a", "i4"), ("b", "f8")]),
     ],
 )
 def test_values_come_back(value):
@@ -73,6 +78,10 @@ def test_values_come_back(value):
         np.datetime64("2020-01-02"),
         np.zeros((0, 3)),
         np.array(True),
+        # TensorFlow has none of these kinds.
+        np.array([1.5], np.longdouble),
+        np.array([(1, 2.5)], [("a", "i4"), ("b", "f8")]),
+        np.arange(3).astype(">f8"),
     ],
 )
 def test_arrays_come_back(array):
@@ -101,6 +110,18 @@ class KeepsState(keras.callbacks.Callback):
         self.state = state
 
 
+def test_an_array_of_earlier_versions_comes_back():
+    found = put_in_arrays({"__bytes_array__": ["<M8[D]", [1], "AQAAAAAAAAA="]}, [])
+    np.testing.assert_array_equal(found, np.array(["1970-01-02"], "datetime64[D]"))
+
+
+def test_what_changes_after_the_save_is_saved_as_it_was():
+    seen, arrays = np.zeros(3), []
+    take_out_arrays({"seen": seen}, arrays)
+    seen += 1
+    np.testing.assert_array_equal(arrays[0], np.zeros(3))
+
+
 def fails():
     raise OSError("no such file")
 
@@ -108,6 +129,45 @@ def fails():
 def test_state_that_cannot_be_saved_is_refused_by_name():
     with pytest.raises(RecoveryError, match="KeepsState, whose state holds <object object"):
         check_states([KeepsState({"seen": {1}}), KeepsState({"a": [object()]})])
+
+
+LOOP: list = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (LOOP, "something that holds itself"),
+        (np.ma.array([1, 2], mask=[0, 1]), "masked_array"),
+        (np.array([(1, None)], [("a", "i4"), ("b", "O")]), "numpy.ndarray"),
+    ],
+)
+def test_what_would_not_come_back_as_it_was_is_refused_before_training(state, said):
+    with pytest.raises(RecoveryError, match=said):
+        check_states([KeepsState({"a": state})])
+
+
+def test_a_log_that_cannot_be_saved_is_left_out_alone(caplog):
+    history = keras.callbacks.History()
+    history.epoch, history.history = [0], {"loss": [0.5], "odd": [object()]}
+    assert read_callbacks([history]) == {"History 0": {"epoch": [0], "history": {"loss": [0.5]}}}
+    assert "'odd' of callback History is left out of this checkpoint" in caplog.text
+
+
+def test_a_log_file_that_was_removed_ends_no_training(tmp_path, caplog):
+    assert read_callbacks([keras.callbacks.CSVLogger(str(tmp_path / "gone.csv"))]) == {}
+    assert "the state of callback CSVLogger is left out" in caplog.text
+
+
+def test_a_state_that_a_callback_does_not_take_back_is_named():
+    class Changed(KeepsState):
+        def set_state(self, state):
+            raise KeyError("of an earlier version")
+
+    states = read_callbacks([Changed(1)])
+    with pytest.raises(RecoveryError, match="Received: Changed, whose `set_state` raised KeyError: 'of an earlier"):
+        restore_callbacks([Changed(1)], states)
 
 
 @pytest.mark.parametrize("state", [object(), fails])
@@ -153,7 +213,8 @@ def test_several_of_a_class_and_one_that_is_new():
     old[0].wait, old[1].wait = 1, 2
     new = [keras.callbacks.EarlyStopping("loss"), keras.callbacks.EarlyStopping("accuracy")]
     late = keras.callbacks.ReduceLROnPlateau("loss")
-    restore_callbacks([late, *new], through_json(read_callbacks(old)))
+    # In another order than before.
+    restore_callbacks([late, *reversed(new)], through_json(read_callbacks(old)))
     assert [callback.wait for callback in (*new, late)] == [1, 2, 0]
 
 

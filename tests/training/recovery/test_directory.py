@@ -1,20 +1,37 @@
 """A directory belongs to one run, and to one process at a time."""
 
+import contextlib
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
 from tests.processes import run_case
 from tests.repository import ROOT
 from tests.training.together import Failure, run_together
+from tfscale.training.recovery.decision import Settings
+from tfscale.training.recovery.directory import RunDirectory
+from tfscale.training.recovery.folder import Saved
 from tfscale.training.recovery.lock import DirectoryLock
 
 CASES = "tests.training.recovery.cases_directory"
 HOLD = "from tests.training.recovery.cases_directory import hold; import sys; hold(sys.argv[1])"
+
+IS_FREE = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+TAKE = """import fcntl, json, os, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX)
+file.write(json.dumps([os.uname().nodename, os.getpid(), "now"]))
+file.truncate()
+file.flush()
+print("taken", flush=True)
+sys.stdin.read()
+"""
 
 # What is there, what comes, and what differs; 5 steps an epoch.
 OTHERS = {
@@ -22,6 +39,7 @@ OTHERS = {
     "other rows": ("dp.dataset", (("name", "other rows"),), ["fingerprint of some examples: '"], 10),
     "other kind": ("dp.dataset", (("name", "arrays"),), ["data: 'a dp.dataset of arrays' when", "'arrays' now"], 10),
     "fewer arrays": ("arrays", (("name", "fewer arrays"),), ["examples: 40 when it was saved, 24 now"], 6),
+    "fewer steps": ("dp.dataset", (("steps_per_epoch", 2),), ["steps of an epoch: 5 when it was saved, 2 now"], 4),
     "other momentum": ("dp.dataset", (("momentum", 0.5),), ["optimizer 0's momentum: 0.9 when", "0.5 now"], 10),
 }
 SAME = {
@@ -30,6 +48,22 @@ SAME = {
     "arrays": ("arrays", ()),
     "tf.data": ("tf.data", ()),
 }
+
+
+def is_free(directory):
+    """Whether another process could lock it."""
+    command = [sys.executable, "-c", IS_FREE, str(directory / "lock")]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, timeout=60).returncode == 0
+
+
+@contextlib.contextmanager
+def holding(directory):
+    """Another process has the directory meanwhile."""
+    command = [sys.executable, "-c", TAKE, str(directory / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "taken\n"
+        yield process
+        process.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +127,38 @@ def test_a_note_of_somebody_else_does_no_harm(tmp_path, content):
         process.kill()
     assert said.isprintable()
     assert said.startswith(("another process has locked", "process "))
+
+
+def test_a_lock_that_was_lost_is_taken_again(tmp_path):
+    lock = DirectoryLock(tmp_path / "run")
+    assert lock.take() is None
+    # The system takes it back when any part of the process closes the file, as whoever copies the directory does.
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    assert lock.keep() is None
+    assert [is_free(tmp_path / "run"), is_free(tmp_path / "copy")] == [False, True]
+    shutil.rmtree(tmp_path / "run")
+    assert lock.keep() is None
+    assert not is_free(tmp_path / "run")
+    lock.release()
+    assert is_free(tmp_path / "run")
+
+
+def test_a_run_that_lost_its_directory_to_another_one_saves_nothing_more(tmp_path, caplog):
+    variables = types.SimpleNamespace(check=lambda *_: None)
+    directory = RunDirectory(Settings(tmp_path, None, None, 2, 1.0))
+    assert directory.begin(variables, {}, None) is None
+    with (tmp_path / "lock").open("r+"):
+        pass
+    with holding(tmp_path) as process:
+        for _ in range(2):
+            directory.files.write(Saved({}, []))
+            directory.files.wait()
+        assert f"Received: '{tmp_path}', which process {process.pid} on host" in caplog.text
+    directory.files.write(Saved({}, []))
+    directory.files.wait()
+    assert caplog.text.count("NOT SAVED") == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+    directory.release()
 
 
 def test_a_directory_that_cannot_be_made_is_no_reason_to_end(tmp_path):

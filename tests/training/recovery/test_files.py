@@ -201,6 +201,35 @@ def test_the_older_one_goes_when_the_new_one_was_read_back(tmp_path, monkeypatch
     assert indices(tmp_path) == ["state-2.index"]
 
 
+@pytest.mark.parametrize("name", ["run [1]", "run*?", "a\\b", 'ü "日本"\t{x}%d', "a\nb", "x" * 200])
+def test_a_folder_may_have_any_name(tmp_path, name):
+    # TensorFlow takes a name for a pattern where it reads.
+    files = StateFiles(tmp_path / name, keep=2)
+    for number in (1, 2):
+        save(files, number)
+    assert StateFiles(tmp_path / name, keep=2).read_newest().facts == {"number": 2}
+
+
+def test_a_name_that_is_too_long_is_named(tmp_path):
+    with pytest.raises(RecoveryError, match=r"Received: the directory .*: File name too long\. Look at its name"):
+        StateFiles(tmp_path / ("x" * 300), keep=2).read_newest()
+
+
+def test_what_belongs_to_somebody_else_stays(files, tmp_path):
+    directory = tmp_path / "state"
+    others = ["state-of-the-art.txt", "state-backups/a", "state-3b.index", "epochs/state-notes.md", "best.index"]
+    for name in others:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text("of the user")
+    # The note of somebody else's `tf.train.CheckpointManager`.
+    (directory / "checkpoint").write_text('model_checkpoint_path: "best"\nall_model_checkpoint_paths: "best"\n')
+    assert files.read_newest() is None
+    for number in range(1, 4):
+        save(files, number)
+    assert StateFiles(directory, keep=2).read_newest().facts == {"number": 3}
+    assert [name for name in others if not (directory / name).exists()] == []
+
+
 def test_a_folder_may_be_moved(tmp_path):
     for number in (1, 2, 3):
         save(StateFiles(tmp_path / "state", keep=2), number)

@@ -14,8 +14,9 @@ SCHEMES = ["", "file", "gs", "hdfs", "ram"]
 
 @pytest.mark.parametrize("name", ["runs/a", "/runs/a", "a b", "C:/runs", "x:/y", ".", "a*[b]"])
 def test_of_this_host(name):
-    assert find_directory(name, SCHEMES) == Path(name)
-    assert find_directory(PurePosixPath(name), SCHEMES) == Path(name)
+    here = Path.cwd() / name
+    assert find_directory(name, SCHEMES) == here
+    assert find_directory(PurePosixPath(name), SCHEMES) == here
 
 
 @pytest.mark.parametrize(
@@ -56,12 +57,23 @@ def test_a_file_url_is_of_this_host(tmp_path):
         ("gs://bucket/run\n", ["a bucket or host"]),
         ("file://host/run", ["no host"]),
         ("file://run", ["no host"]),
+        ("", ["Received: directory=''", "the name of a directory, as text"]),
+        ("a\0b", ["as text"]),
+        (None, ["Received: directory=None"]),
+        (b"runs", ["Received: directory=b'runs'"]),
     ],
 )
 def test_no_name(name, parts):
     with pytest.raises(RecoveryError, match="Received: directory=") as caught:
         find_directory(name, SCHEMES)
     assert [part for part in parts if part not in str(caught.value)] == []
+
+
+def test_a_directory_stays_where_it_was_when_the_script_goes_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = find_directory("run", SCHEMES)
+    monkeypatch.chdir("/")
+    assert found == tmp_path / "run"
 
 
 def test_recovery_and_the_report_take_them():

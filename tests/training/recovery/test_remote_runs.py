@@ -59,12 +59,23 @@ def test_all_callbacks_write_to_a_store(on_ram):
     assert "ram://tests/all/scaling/events.out" in found["scaling"]
 
 
+UNLIKE = {
+    "chief alone": "Received: worker 0 has every_steps=3; worker 1 has no `Recovery`. Give every worker the same",
+    "by rank": "worker 0 has every_steps=3; worker 1 has every_steps=4",
+    "by time": "worker 0 has one that saves by the clock; worker 1 has every_steps=3",
+    "ChiefOnly": "Received: one inside of a `ChiefOnly`. Give it to `fit` as it is, on every worker.",
+}
+
+
 def test_the_chief_alone_has_to_do_with_a_store():
     chief, other = run_workers(f"{CASES}:on_workers", 2, args=("ram://tests/workers",))
     assert chief["objects"]
     assert other["objects"] == []
     assert "none of which can be read" in chief["refused"]
     assert other["refused"] == chief["refused"]
+    assert other["unlike"] == chief["unlike"]
+    for name, said in UNLIKE.items():
+        assert said in chief["unlike"][name]
 
 
 def folders(scratch):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfscale.errors import RecoveryError
+from tfscale.training.agreement import gather_number
+from tfscale.training.callbacks.chief_only import inner_callback
 from tfscale.training.recovery.decision import Settings
 from tfscale.training.recovery.fit_data import FitData
 from tfscale.training.recovery.interval import check_interval
@@ -205,14 +207,20 @@ def find_recoverable_fit(
         global_batch: Examples of a step, where that is fixed.
 
     Raises:
-        RecoveryError: When there is more than one.
+        RecoveryError: When there is more than one, or another one on another worker.
     """
     given = arguments.get("callbacks")
     if isinstance(given, keras.callbacks.CallbackList):
         callbacks = given.callbacks
     else:
         callbacks = list(given) if isinstance(given, list | tuple) else [given]
+    if any(isinstance(inner_callback(each), Recovery) and not isinstance(each, Recovery) for each in callbacks):
+        raise RecoveryError(
+            "`Recovery` writes on the chief alone by itself, and needs all workers for that.\n"
+            "Received: one inside of a `ChiefOnly`. Give it to `fit` as it is, on every worker."
+        )
     found = [each for each in callbacks if isinstance(each, Recovery)]
+    _check_workers(found, strategy)
     if not found:
         return None
     if len(found) > 1:
@@ -225,3 +233,24 @@ def find_recoverable_fit(
     if callbacks is not getattr(given, "callbacks", None):
         arguments["callbacks"] = callbacks
     return fit
+
+
+def _check_workers(found: Sequence[Recovery], strategy: tf.distribute.Strategy) -> None:
+    """Refuses, on all workers, what would have them save at different steps."""
+    own = 1 + (found[0].settings.every_steps or 0) if found else 0
+    numbers = gather_number(strategy, own)
+    if len(set(numbers)) > 1:
+        words = {0: "no `Recovery`", 1: "one that saves by the clock"}
+        shown = "; ".join(
+            f"worker {rank} has {words.get(number, f'every_steps={number - 1}')}"
+            for rank, number in _first_of_each(numbers)
+        )
+        raise RecoveryError(
+            "All workers must save at the same steps, each with a `Recovery` of the same `every_steps`.\n"
+            f"Received: {shown}. Give every worker the same callbacks; the chief alone writes."
+        )
+
+
+def _first_of_each(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """The first worker that has it, and the number, for each of them."""
+    return [(numbers.index(number), number) for number in dict.fromkeys(numbers)]

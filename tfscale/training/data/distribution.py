@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -52,7 +51,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         own = find_global_dataset(dataset)
         if own is not None:
             return OwnBatches(own, strategy)
-        _warn_of_own_orders(dataset, strategy)
+        _refuse_own_orders(dataset, strategy)
         return GlobalBatches(_checked(dataset, expected), strategy, for_loop=model is None)
 
     strategy.experimental_distribute_dataset = distribute
@@ -130,14 +129,14 @@ def _prepare_other(model: keras.Model, strategy: tf.distribute.Strategy) -> None
     prepare(model)
 
 
-def _warn_of_own_orders(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:
+def _refuse_own_orders(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:
     replicas = local_replicas(strategy)
     if replicas.here < replicas.total and has_unseeded_shuffle(dataset):
-        warnings.warn(
-            "The data are shuffled without a seed: every worker draws an order of its own, and trains on its rows of "
-            "that, so that examples are repeated and lost. Give the source to `dp.dataset(..., shuffle=True)`, or "
-            "`shuffle` a seed; arrays that `fit` shuffles go by `DataParallel(seed=)`.",
-            stacklevel=2,
+        raise DataError(
+            "All workers must read the data in one order: each takes its own rows of every batch.\n"
+            "Received: data that are shuffled without a seed, in another order on each, so that examples would be "
+            "repeated and lost. Give the source to `dp.dataset(..., shuffle=True)`, or `shuffle` a seed; arrays that "
+            "`fit` shuffles go by `DataParallel(seed=)`."
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tfscale.errors import RecoveryError
 from tfscale.framework.fit import callback_counters, global_seed_generator
 from tfscale.training.callbacks.chief_only import inner_callback
-from tfscale.training.recovery.values import UnsupportedValueError, take_out_arrays
+from tfscale.training.recovery.values import UnsupportedValueError, can_be_written
 
 _log = logging.getLogger(__name__)
 
@@ -25,23 +25,37 @@ def read_callbacks(callbacks: Iterable[keras.callbacks.Callback]) -> dict[str, A
     """
     states = {}
     for key, callback in _by_key(callbacks).items():
-        names = callback_counters(callback)
-        if isinstance(callback, keras.callbacks.CSVLogger):
-            states[key] = {"rows": _read_rows(callback)}
-        elif _has_state(callback):
-            try:
+        try:
+            if isinstance(callback, keras.callbacks.CSVLogger):
+                states[key] = {"rows": _read_rows(callback)}
+            elif _has_state(callback):
                 states[key] = _read_state(callback)
-            except Exception as error:
-                _log.warning(
-                    "the state of callback %s is left out of this checkpoint: %s: %s",
-                    type(callback).__name__,
-                    type(error).__name__,
-                    error,
-                )
-        elif names:
-            # A callback that has not begun yet may lack some.
-            states[key] = {name: getattr(callback, name) for name in names if hasattr(callback, name)}
+            elif names := callback_counters(callback):
+                # A callback that has not begun yet may lack some.
+                counted = {name: getattr(callback, name) for name in names if hasattr(callback, name)}
+                states[key] = _without_what_cannot_be(counted, type(callback).__name__)
+        except Exception as error:
+            _tell_left_out("the state", type(callback).__name__, error)
     return states
+
+
+def _without_what_cannot_be(counted: dict[str, Any], owner: str) -> dict[str, Any]:
+    """Leaves out what a script has had logged, say, and cannot be saved; the other logs stay."""
+    left = {}
+    for name, value in counted.items():
+        try:
+            can_be_written(value)
+            left[name] = value
+        except UnsupportedValueError as error:
+            if isinstance(value, dict):
+                left[name] = _without_what_cannot_be(value, owner)
+            else:
+                _tell_left_out(repr(name), owner, error)
+    return left
+
+
+def _tell_left_out(what: str, owner: str, error: Exception) -> None:
+    _log.warning("%s of callback %s is left out of this checkpoint: %s: %s", what, owner, type(error).__name__, error)
 
 
 def check_states(callbacks: Iterable[keras.callbacks.Callback]) -> None:
@@ -71,7 +85,7 @@ def _has_state(callback: Any) -> bool:
 
 def _read_state(callback: Any) -> Any:
     state = callback.get_state()
-    take_out_arrays(state, [])
+    can_be_written(state)
     return state
 
 
@@ -85,10 +99,21 @@ def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], states: dic
         elif isinstance(callback, keras.callbacks.CSVLogger):
             _write_rows(callback, state["rows"])
         elif hasattr(callback, "set_state"):
-            callback.set_state(state)
+            _give_back(callback, state)
         else:
             for name, value in state.items():
                 setattr(callback, name, value)
+
+
+def _give_back(callback: Any, state: Any) -> None:
+    try:
+        callback.set_state(state)
+    except Exception as error:
+        raise RecoveryError(
+            "A callback must take back what its `get_state()` returned.\n"
+            f"Received: {type(callback).__name__}, whose `set_state` raised {type(error).__name__}: {error}. Let it "
+            "take what was saved by an earlier version of it, too, or begin anew in another directory."
+        ) from error
 
 
 def read_random_streams() -> dict[str, Any]:
@@ -131,11 +156,16 @@ def _write_rows(logger: keras.callbacks.CSVLogger, rows: str) -> None:
 
 
 def _by_key(callbacks: Iterable[keras.callbacks.Callback]) -> dict[str, keras.callbacks.Callback]:
-    """Callbacks by name and number within a class: workers other than the chief may lack some."""
+    """Callbacks by name and number within a class: workers other than the chief may lack some.
+
+    Of a class those that look at the same number: a script that lists two in another order changes nothing.
+    """
     keyed: dict[str, keras.callbacks.Callback] = {}
     for outer in callbacks:
         callback = inner_callback(outer)
         name = type(callback).__name__
+        monitor = getattr(callback, "monitor", None)
+        name += f"({monitor})" if isinstance(monitor, str) else ""
         count = sum(key.startswith(f"{name} ") for key in keyed)
         keyed[f"{name} {count}"] = callback
     return keyed

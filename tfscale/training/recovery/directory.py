@@ -9,7 +9,7 @@ from typing import Any
 
 from tfscale.errors import RecoveryError
 from tfscale.training.recovery.decision import Settings
-from tfscale.training.recovery.files import WAY_OUT, StateFiles
+from tfscale.training.recovery.files import WAY_OUT, StateFiles, TakenError
 from tfscale.training.recovery.folder import Saved
 from tfscale.training.recovery.identity import find_differences
 from tfscale.training.recovery.location import RemotePath
@@ -35,8 +35,8 @@ class RunDirectory:
             self._lock = remote = RemoteDirectory(settings.directory, settings.keep)
             self.files = remote.files
         else:
-            self._lock = DirectoryLock(settings.directory)
-            self.files = StateFiles(settings.directory, settings.keep)
+            self._lock = lock = DirectoryLock(settings.directory)
+            self.files = StateFiles(settings.directory, settings.keep, look_first=lambda: self._refuse(lock.keep()))
         """What is saved there."""
 
     def release(self) -> None:
@@ -64,13 +64,7 @@ class RunDirectory:
             RecoveryError: When another process uses the directory, it is that of another run, none can be read, or a
                 store does not answer.
         """
-        holder = self._lock.take()
-        if holder is not None:
-            raise RecoveryError(
-                "A directory belongs to one run at a time.\n"
-                f"Received: {str(self._settings.directory)!r}, which {holder}. Let that one end, or give this run a "
-                "directory of its own."
-            )
+        self._refuse(self._lock.take())
         bring_back(self._settings.directory)
         try:
             saved = self.files.read_newest()
@@ -87,6 +81,14 @@ class RunDirectory:
             self.files.delete()
             return None
         return saved
+
+    def _refuse(self, holder: str | None) -> None:
+        if holder is not None:
+            raise TakenError(
+                "A directory belongs to one run at a time.\n"
+                f"Received: {str(self._settings.directory)!r}, which {holder}. Let that one end, or give this run a "
+                "directory of its own."
+            )
 
 
 def _check_same_run(saved: Saved, identity: dict[str, Any], global_batch: int | None) -> None:

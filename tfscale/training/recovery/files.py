@@ -23,6 +23,10 @@ STARTS = "epochs"
 WAY_OUT = "`Recovery(..., restart=True)`"
 
 
+class TakenError(RecoveryError):
+    """Another run has come into the directory."""
+
+
 class CheckpointFolder(Protocol):
     """A folder of checkpoints, the oldest of which go when there are more than are kept."""
 
@@ -56,6 +60,7 @@ class StateFiles:
         keep: Checkpoints that are kept, and as many of starts.
         folders: That of checkpoints and that of starts, where they are not of this host.
         patience_s: How long a save waits for the one before, until it is given up; None for as long as that takes.
+        look_first: Raises where nothing must be written any more; called before each save, off the training thread.
     """
 
     def __init__(
@@ -65,10 +70,12 @@ class StateFiles:
         *,
         folders: tuple[CheckpointFolder, CheckpointFolder] | None = None,
         patience_s: float | None = None,
+        look_first: Callable[[], None] = lambda: None,
     ):
         self._directory = os.fspath(directory)
         self._within, self._starts = folders or (Folder(Path(directory), keep), Folder(Path(directory) / STARTS, keep))
         self._patience_s = patience_s
+        self._look_first = look_first
         self._is_late = False
         # In place of `Thread.join`, which takes a thread for ended where Ctrl-C comes (Python 3.11).
         self._has_ended = threading.Event()
@@ -89,7 +96,14 @@ class StateFiles:
         Raises:
             RecoveryError: When there are checkpoints, and none can be read.
         """
-        there = [(folder, path) for folder in (self._within, self._starts) for path in folder.complete()]
+        try:
+            there = [(folder, path) for folder in (self._within, self._starts) for path in folder.complete()]
+        except OSError as error:
+            # Its name is too long, say, or a mount is stale: whether there is a state cannot be told.
+            raise RecoveryError(
+                "A run must be able to see whether there is a state to go on from.\n"
+                f"Received: the directory {self._directory!r:.300}: {error.strerror}. Look at its name and at the disk."
+            ) from error
         found = next(_readable(there), None)
         if found is None and there:
             raise RecoveryError(
@@ -147,6 +161,7 @@ class StateFiles:
     def _write(self, saved: Saved, more_facts: Callable[[], dict[str, Any]], folder: CheckpointFolder) -> None:
         start_s = time.perf_counter()
         try:
+            self._look_first()
             # A new number for each save: to write over a checkpoint would endanger it.
             number = max(self._within.last_number(), self._starts.last_number()) + 1
             path = folder.write(Saved({**saved.facts, **more_facts()}, saved.arrays), number)
@@ -154,7 +169,9 @@ class StateFiles:
             # The disk may be full, gone, or read-only: training must not suffer.
             self._fail(error)
             with contextlib.suppress(OSError):
-                self._sweep()
+                # Of another run there is nothing to be swept away.
+                if not isinstance(error, TakenError):
+                    self._sweep()
         else:
             self.failure = None
             self.write_s = time.perf_counter() - start_s

@@ -53,7 +53,8 @@ class FitData:
     @property
     def identity(self) -> dict[str, Any]:
         """What is the same for as long as a run is the same one."""
-        return identify_data(self._x)
+        steps = self.steps_per_epoch
+        return identify_data(self._x) | ({} if steps is None else {"steps of an epoch": int(steps)})
 
     def use(self, epoch_iterator: Any, steps_per_execution: int) -> None:
         """Takes the iterator that Keras made of the training data, once the model is built."""

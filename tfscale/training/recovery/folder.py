@@ -8,10 +8,12 @@ without its contents, one that cannot be read is passed over with an error in th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ from tfscale.errors import RecoveryError
 _NAME = "state"
 _FACTS = "facts/.ATTRIBUTES/VARIABLE_VALUE"
 _ARRAY = "arrays/{}/.ATTRIBUTES/VARIABLE_VALUE"
+# Of checkpoints, whole or not; TensorFlow writes under some of these names first. All others are somebody else's.
+_OURS = re.compile(rf"({_NAME}-\d{{1,18}})(_temp|\.index.*|\.data-.*|\.tempstate.*)")
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,11 @@ class Folder:
 
     def read(self, path: str) -> Saved:
         """Returns one of those that are complete."""
-        reader = tf.train.load_checkpoint(path)
-        facts = json.loads(reader.get_tensor(_FACTS))
-        names = reader.get_variable_to_shape_map()
-        count = sum(name.startswith("arrays/") for name in names)
-        return Saved(facts, [reader.get_tensor(_ARRAY.format(index)) for index in range(count)], path)
+        with _reader(path) as reader:
+            facts = json.loads(reader.get_tensor(_FACTS))
+            names = reader.get_variable_to_shape_map()
+            count = sum(name.startswith("arrays/") for name in names)
+            return Saved(facts, [reader.get_tensor(_ARRAY.format(index)) for index in range(count)], path)
 
     def _manager(self, checkpoint: tf.train.Checkpoint) -> tf.train.CheckpointManager:
         # It would delete the oldest before the newest was looked at.
@@ -97,7 +101,8 @@ class Folder:
         except ValueError:
             # So that the next save is not refused for it.
             (self._directory / "checkpoint").unlink(missing_ok=True)
-        return list(noted) or [str(self._directory / f"{_NAME}-{number}") for number in self._numbers()]
+        own = [path for path in noted if re.fullmatch(rf"{_NAME}-\d{{1,18}}", Path(path).name)]
+        return own or [str(self._directory / f"{_NAME}-{number}") for number in self._numbers()]
 
     def last_number(self) -> int:
         """The largest one in use; 0 for none."""
@@ -105,7 +110,7 @@ class Folder:
 
     def _numbers(self) -> list[int]:
         """Those of all checkpoints whose index is there."""
-        found = (re.fullmatch(rf"{_NAME}-(\d+)\.index", path.name) for path in self._directory.glob("*.index"))
+        found = (re.fullmatch(rf"{_NAME}-(\d{{1,18}})\.index", path.name) for path in self._directory.glob("*.index"))
         return sorted(int(match[1]) for match in found if match)
 
     def sweep(self) -> None:
@@ -139,12 +144,25 @@ class Folder:
 
     def _remove_all_but(self, kept: set[str]) -> None:
         for path in self._directory.glob(f"{_NAME}-*"):
-            if re.split(r"\.(?:index|data-)", path.name)[0] in kept:
+            match = _OURS.fullmatch(path.name)
+            if match is None or match[1] in kept:
                 continue
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _reader(path: str) -> Iterator[Any]:
+    """TensorFlow takes a name for a pattern where it reads, and not where it writes (2.21): "run [1]" is not found."""
+    if not re.search(r"[*?\[\]\\]", path):
+        yield tf.train.load_checkpoint(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="tfscale-") as directory:
+        link = Path(directory) / "folder"
+        link.symlink_to(Path(path).parent.absolute())
+        yield tf.train.load_checkpoint(str(link / Path(path).name))
 
 
 def _verify(path: str, saved: Saved) -> None:
@@ -154,11 +172,11 @@ def _verify(path: str, saved: Saved) -> None:
         RecoveryError: When it is not the same.
     """
     try:
-        reader = tf.train.load_checkpoint(path)
-        is_same = reader.get_tensor(_FACTS) == json.dumps(saved.facts).encode()
-        # One at a time, and as bytes: NaN is equal to itself then.
-        for index, array in enumerate(saved.arrays):
-            is_same = is_same and reader.get_tensor(_ARRAY.format(index)).tobytes() == np.asarray(array).tobytes()
+        with _reader(path) as reader:
+            is_same = reader.get_tensor(_FACTS) == json.dumps(saved.facts).encode()
+            # One at a time, and as bytes: NaN is equal to itself then.
+            for index, array in enumerate(saved.arrays):
+                is_same = is_same and reader.get_tensor(_ARRAY.format(index)).tobytes() == np.asarray(array).tobytes()
         if is_same:
             return
         cause = "other values came back"

@@ -18,7 +18,7 @@ _NUM_COMPARED = 16
 # The rate, which callbacks change in the course of a run, and what is a name only.
 _NOT_COMPARED = {"name", "learning_rate"}
 # What may be another number where the batch is another one.
-_BY_BATCH = ("batches", "optimizer ")
+_BY_BATCH = ("batches", "steps of an epoch", "optimizer ")
 
 
 def identify_data(x: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -41,7 +42,7 @@ class RemotePath:
 
 
 def find_directory(directory: str | os.PathLike[str], schemes: Collection[str] | None = None) -> Path | RemotePath:
-    """Returns the directory of this name; nothing is looked at yet.
+    """Returns the directory of this name, for good: a script may go to another working directory later.
 
     Args:
         directory: A path, "file:///path", or a name with another scheme that TensorFlow has a file system for.
@@ -50,7 +51,9 @@ def find_directory(directory: str | os.PathLike[str], schemes: Collection[str] |
     Raises:
         RecoveryError: When there is no file system for its scheme, or it is no name of a directory there.
     """
-    text = os.fspath(directory)
+    text = os.fspath(directory) if isinstance(directory, str | os.PathLike) else ""
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise _refuse(directory, "Give it the name of a directory, as text.")
     known = tf.io.gfile.get_registered_schemes() if schemes is None else schemes
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", text, re.DOTALL)
     if match is None:
@@ -61,7 +64,7 @@ def find_directory(directory: str | os.PathLike[str], schemes: Collection[str] |
                 "`pathlib` has folded its slashes, or one was left out. Give it as a string, "
                 f"{folded[1] + '://...'!r}.",
             )
-        return Path(text)
+        return Path(text).absolute()
     scheme, rest = match[1], match[2]
     if scheme not in known:
         there = ", ".join(sorted(f"{each}://" for each in known if each))
@@ -84,8 +87,9 @@ def find_directory(directory: str | os.PathLike[str], schemes: Collection[str] |
     return RemotePath(f"{scheme}://{rest.rstrip('/')}")
 
 
-def _refuse(directory: str | os.PathLike[str], what: str) -> RecoveryError:
+def _refuse(directory: Any, what: str) -> RecoveryError:
+    shown = os.fspath(directory) if isinstance(directory, os.PathLike) else directory
     return RecoveryError(
         "The state of a run is kept in a directory of the chief's host, or of a store that TensorFlow reaches.\n"
-        f"Received: directory={os.fspath(directory)!r}. {what}"
+        f"Received: directory={shown!r}. {what}"
     )

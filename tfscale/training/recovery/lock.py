@@ -39,6 +39,8 @@ class DirectoryLock:
         self._directory = directory
         self._key = str(directory.resolve())
         self._descriptor: int | None = None
+        self._lost_to: str | None = None
+        self._since: str | None = None
 
     def take(self) -> str | None:
         """Returns None, or the words for who has the directory."""
@@ -52,6 +54,18 @@ class DirectoryLock:
             _log.debug("no lock in %s: %s", self._directory, error)
             return None
         return self._lock(self._descriptor)
+
+    def keep(self) -> str | None:
+        """As `take`, for who has it already. One that was lost stays lost.
+
+        The system takes a POSIX lock back when any part of its process opens and closes the file, to copy the directory
+        say; and the directory may have been removed, with the lock in it.
+        """
+        if self._lost_to is None:
+            if self._descriptor is not None and not _is_at(self._directory / _NAME, self._descriptor):
+                self.release()
+            self._lost_to = self.take() if self._descriptor is None else self._lock(self._descriptor)
+        return self._lost_to
 
     def release(self) -> None:
         """Lets others in."""
@@ -70,15 +84,23 @@ class DirectoryLock:
             self.release()
             return holder
         except OSError as error:
-            _log.warning(
-                "%s cannot be locked (%s): nothing keeps a second run out of it.", self._directory, error.strerror
-            )
+            if self._since is None:
+                _log.warning(
+                    "%s cannot be locked (%s): nothing keeps a second run out of it.", self._directory, error.strerror
+                )
         _HELD[self._key] = os.getpid()
-        since = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        self._since = self._since or datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps([socket.gethostname(), os.getpid(), since]).encode(), 0)
+            os.pwrite(descriptor, json.dumps([socket.gethostname(), os.getpid(), self._since]).encode(), 0)
         return None
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def _read(descriptor: int) -> Any:
