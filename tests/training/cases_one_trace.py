@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tfscale.training import first_step, functions, one_trace
+from tfscale.training import one_trace
 from tfscale.training.data import distribution
 
 ROWS = 12
@@ -108,14 +109,11 @@ OPTIMIZERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
 @contextlib.contextmanager
 def _each_by_itself() -> Iterator[None]:
     """As before there was one trace."""
-    kept = functions.on_parts
-    for module in (functions, first_step):
-        module.on_parts = lambda parts: contextlib.nullcontext()  # type: ignore[attr-defined]
+    os.environ["TFSCALE_TRACE"] = "each"
     try:
         yield
     finally:
-        for module in (functions, first_step):
-            module.on_parts = kept  # type: ignore[attr-defined]
+        del os.environ["TFSCALE_TRACE"]
 
 
 def _data(name: str, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -228,3 +226,17 @@ def draws(num_replicas: int) -> np.ndarray:
         found = model.predict(np.zeros((num_replicas, 4), "float32"), verbose=0)
     assert not reasons
     return found
+
+
+def misspelt() -> str:
+    """What is said of a variable of the environment that says neither."""
+    tfscale.simulate_replicas(2)
+    dp = tfscale.DataParallel(global_batch=ROWS, devices=2)
+    os.environ["TFSCALE_TRACE"] = "never"
+    try:
+        _trained(dp, "dense", "")
+    except tfscale.TfscaleError as error:
+        return str(error)
+    finally:
+        del os.environ["TFSCALE_TRACE"]
+    return ""

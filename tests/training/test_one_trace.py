@@ -62,3 +62,7 @@ def test_python_is_run_once_for_each_kind_of_share(num_replicas, rows, kinds):
 def test_without_a_seed_replicas_draw_apart():
     drawn = run_case(f"{CASES}:draws", args=(3,))
     assert len(np.unique(drawn, axis=0)) == 3
+
+
+def test_what_the_environment_asks_for_is_one_of_two():
+    assert "Received: TFSCALE_TRACE='never'" in run_case(f"{CASES}:misspelt")

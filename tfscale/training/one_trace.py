@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from tfscale.errors import ModelError
 from tfscale.framework.one_trace import Keys, NotAlikeError, OneTrace, one_trace, regroup
 from tfscale.training.all_reduce import replica_id
 from tfscale.training.inputs import local_replicas
 from tfscale.training.made import made_under
 
 _log = logging.getLogger(__name__)
+_VARIABLE = "TFSCALE_TRACE"
 
 
 class _Given(threading.local):
@@ -58,7 +61,7 @@ def run_once_for_all(
         What `strategy.run` is to return.
     """
     parts, _GIVEN.parts = _GIVEN.parts, None
-    if parts is None or len(parts) == 1 or tf.executing_eagerly():
+    if parts is None or len(parts) == 1 or tf.executing_eagerly() or _is_traced_by_each():
         return each_by_itself()
     try:
         traced = _trace(strategy, step, parts)
@@ -70,6 +73,17 @@ def run_once_for_all(
         return each_by_itself()
     # From here on there is no way back: what was called will run, and wait for the others.
     return regroup([one.call(replica, part) for replica, (one, part) in enumerate(zip(traced, parts, strict=True))])
+
+
+def _is_traced_by_each() -> bool:
+    """Whether the environment asks for it: the way round where a device makes trouble of it."""
+    asked = os.environ.get(_VARIABLE, "once")
+    if asked not in ("once", "each"):
+        raise ModelError(
+            f"`{_VARIABLE}` says whether a step is traced once for all replicas, or by each of them.\n"
+            f"Received: {_VARIABLE}={asked!r}. Write 'once', 'each', or nothing."
+        )
+    return asked == "each"
 
 
 def _trace(strategy: tf.distribute.Strategy, step: Callable[[], Any], parts: Sequence[Any]) -> list[OneTrace]:
