@@ -8,6 +8,7 @@ import pytest
 from tests.repository import LIBRARY, ROOT, library_files
 
 # Each part of the library, and the parts below it. A part that is not here has no place yet.
+_TRAINS = ("errors", "framework", "cluster", "scaling", "measure", "training")
 BELOW = {
     "errors": set(),
     "framework": {"errors"},
@@ -15,20 +16,22 @@ BELOW = {
     "scaling": {"errors"},
     "measure": {"errors"},
     "launch": {"errors", "cluster"},
-    "training": {"errors", "framework", "cluster", "scaling"},
-    "data_parallel": {"errors", "framework", "cluster", "scaling", "training"},
-    "loops": {"errors", "framework", "cluster", "scaling", "training"},
-    "callbacks": {"errors", "framework", "cluster", "scaling", "training"},
-    "doctor": {"errors", "framework", "cluster", "scaling", "launch", "training"},
-    "flags": {"errors", "framework", "cluster", "scaling", "training", "data_parallel"},
-    "parity": {"errors", "framework", "cluster", "scaling", "launch", "training", "data_parallel"},
-    "cli": {"errors", "framework", "cluster", "scaling", "launch", "training", "data_parallel", "parity", "doctor"},
+    "training": {"errors", "framework", "cluster", "scaling", "measure"},
+    "data_parallel": {*_TRAINS},
+    "loops": {*_TRAINS},
+    "callbacks": {*_TRAINS},
+    "doctor": {*_TRAINS, "launch"},
+    "flags": {*_TRAINS, "data_parallel"},
+    "parity": {*_TRAINS, "launch", "data_parallel"},
+    "trials": {*_TRAINS, "launch", "data_parallel", "parity"},
+    "cli": {*_TRAINS, "launch", "data_parallel", "parity", "doctor", "trials"},
     "__main__": {"cli"},
     "__init__": {
         "errors",
         "framework",
         "cluster",
         "scaling",
+        "measure",
         "launch",
         "training",
         "callbacks",
@@ -38,7 +41,7 @@ BELOW = {
         "parity",
     },
 }
-USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor"}
+USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor", "trials"}
 USES_MORE = {"flags": {"absl"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 MAY_USE_PRIVATE_NAMES = "framework"

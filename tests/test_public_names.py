@@ -60,6 +60,7 @@ MODULES = {
     "callbacks": {
         "ChiefOnly",
         "DriftWatch",
+        "NoiseScale",
         "NonFiniteWatch",
         "Recovery",
         "ReplicaScaling",
@@ -93,6 +94,16 @@ FLAGS = {
         "--replicas-per-worker",
         "--volume",
         "--workers",
+    },
+    "measure": {
+        "build",
+        "data",
+        "--global-batch",
+        "--help",
+        "--json",
+        "--output",
+        "--per-layer",
+        "--steps",
     },
     "plan": {
         "--adam-beta-1",
