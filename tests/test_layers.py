@@ -15,6 +15,7 @@ BELOW = {
     "cluster": {"errors"},
     "scaling": {"errors"},
     "measure": {"errors"},
+    "study": {"errors"},
     "launch": {"errors", "cluster"},
     "training": {"errors", "framework", "cluster", "scaling", "measure"},
     "data_parallel": {*_TRAINS},
@@ -23,8 +24,8 @@ BELOW = {
     "doctor": {*_TRAINS, "launch"},
     "flags": {*_TRAINS, "data_parallel"},
     "parity": {*_TRAINS, "launch", "data_parallel"},
-    "trials": {*_TRAINS, "launch", "data_parallel", "parity"},
-    "cli": {*_TRAINS, "launch", "data_parallel", "parity", "doctor", "trials"},
+    "trials": {*_TRAINS, "launch", "data_parallel", "parity", "study"},
+    "cli": {*_TRAINS, "study", "launch", "data_parallel", "parity", "doctor", "trials"},
     "__main__": {"cli"},
     "__init__": {
         "errors",
@@ -32,6 +33,7 @@ BELOW = {
         "cluster",
         "scaling",
         "measure",
+        "study",
         "launch",
         "training",
         "callbacks",
@@ -44,6 +46,8 @@ BELOW = {
 USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor", "trials"}
 USES_MORE = {"flags": {"absl"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
+# Extras, of one part.
+EXTRAS = {"trials": {"matplotlib"}}
 MAY_USE_PRIVATE_NAMES = "framework"
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")
 
@@ -72,7 +76,8 @@ def test_imports_point_down(path):
 
 @every_file
 def test_only_the_upper_parts_need_more_than_the_standard_library(path):
-    allowed = DEPENDENCIES if _part(path) in USES_TENSORFLOW else USES_MORE.get(_part(path), set())
+    part = _part(path)
+    allowed = DEPENDENCIES | EXTRAS.get(part, set()) if part in USES_TENSORFLOW else USES_MORE.get(part, set())
     outside = {_top(name) for name in _imports(path)} - sys.stdlib_module_names - {"tfscale"}
     assert outside <= allowed
 

@@ -41,6 +41,7 @@ NAMES = {
     "ScalingRule",
     "SqrtRule",
     "StepDecay",
+    "StudyError",
     "TfscaleError",
     "VersionError",
     "__version__",
@@ -69,6 +70,7 @@ MODULES = {
     },
     "flags": {"data_parallel", "define"},
     "loops": {"ReplicaBatch", "all_gather", "all_reduce_sum", "apply_reduced", "global_mean", "run_on_replicas"},
+    "study": {"LawFit", "Study", "Trial", "TrialResult", "fit", "fit_law", "read_results"},
 }
 
 FLAGS = {
@@ -133,6 +135,24 @@ FLAGS = {
         "--warmup-epochs",
         "--warmup-steps",
         "--weight-decay",
+    },
+    "study": {
+        "build",
+        "data",
+        "--at-a-time",
+        "--batches",
+        "--budget-epochs",
+        "--budget-hours",
+        "--directory",
+        "--help",
+        "--micro-batch",
+        "--no-report",
+        "--reference-batch",
+        "--rule",
+        "--search",
+        "--seeds",
+        "--target",
+        "--trials",
     },
     "verify": {
         "build",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tfscale import callbacks as callbacks
     from tfscale import flags as flags
     from tfscale import loops as loops
+    from tfscale import study as study
     from tfscale.cluster import ClusterSpec, resolve_cluster
     from tfscale.data_parallel import DataParallel
     from tfscale.errors import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         ParityError,
         RecoveryError,
         ScalingError,
+        StudyError,
         TfscaleError,
         VersionError,
     )
@@ -89,6 +91,7 @@ __all__ = [
     "ScalingRule",
     "SqrtRule",
     "StepDecay",
+    "StudyError",
     "TfscaleError",
     "VersionError",
     "__version__",
@@ -136,6 +139,7 @@ _HOMES = {
     "ScalingRule": "tfscale.scaling.rules",
     "SqrtRule": "tfscale.scaling.rules",
     "StepDecay": "tfscale.training.schedules",
+    "StudyError": "tfscale.errors",
     "TfscaleError": "tfscale.errors",
     "VersionError": "tfscale.errors",
     "gather_rows": "tfscale.training.gather",
@@ -150,7 +154,7 @@ _HOMES = {
 }
 
 # Public modules, loaded as attributes of this one.
-_MODULES = ("callbacks", "flags", "loops")
+_MODULES = ("callbacks", "flags", "loops", "study")
 
 
 def __getattr__(name: str) -> Any:

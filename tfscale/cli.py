@@ -14,6 +14,7 @@ from tfscale.doctor import flags as doctor_flags
 from tfscale.errors import TfscaleError, in_short
 from tfscale.launch import flags as launch_flags
 from tfscale.scaling import plan_command
+from tfscale.study import flags as study_flags
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,6 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_verify(subcommands)
     _add_measure(subcommands)
+    _add_study(subcommands)
     _add_plan(subcommands)
     _add_launch(subcommands)
     _add_doctor(subcommands)
@@ -148,6 +150,28 @@ def _add_measure(subcommands: "argparse._SubParsersAction[argparse.ArgumentParse
 def _run_measure(args: argparse.Namespace) -> int:
     # TensorFlow is behind this import.
     from tfscale.trials.measure_command import run
+
+    return run(args)
+
+
+def _add_study(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    study = subcommands.add_parser(
+        "study",
+        help="find the critical batch of your model by training it at many batches",
+        description=study_flags.DESCRIPTION,
+        epilog=study_flags.EPILOG,
+    )
+    study.add_argument(
+        "build", type=_parse_target, metavar="BUILD", help="the function that returns the compiled model"
+    )
+    study.add_argument("data", type=_parse_target, metavar="DATA", help="the function that returns the training data")
+    study_flags.add_flags(study)
+    study.set_defaults(run=_run_study)
+
+
+def _run_study(args: argparse.Namespace) -> int:
+    # TensorFlow is behind this import.
+    from tfscale.trials.study_command import run
 
     return run(args)
 

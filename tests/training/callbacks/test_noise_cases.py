@@ -8,7 +8,8 @@ from tests.training.together import run_together
 
 CLIPPED = ["clipped by value", "clipped by norm", "clipped by global norm"]
 BY_TAPE = [*CLIPPED, "loss scale", "own step, loss scale", "L2", "embedding", "eager", "XLA"]
-OTHERS = ["bf16", "AdaScale", "Adam, checked", "dropout", "synchronized BN"]
+BY_TAPE += ["several steps per call"]
+OTHERS = ["bf16", "AdaScale", "Adam, checked", "dropout", "synchronized BN", "local BN"]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,13 @@ def others():
 
 
 def _plain_form(form):
-    return {"own step, loss scale": "plain", "loss scale": "plain", "eager": "plain", "XLA": "plain"}.get(form, form)
+    return {
+        "own step, loss scale": "plain",
+        "loss scale": "plain",
+        "eager": "plain",
+        "XLA": "plain",
+        "several steps per call": "plain",
+    }.get(form, form)
 
 
 @pytest.mark.parametrize("form", [*BY_TAPE, *OTHERS, "double buffering", "accumulation", "micro-steps"])
