@@ -10,10 +10,10 @@ MINUTES ?= 30
 CONTRACT := $(addprefix tests/training/test_contract,.py _programs.py _other_counts.py _workers.py)
 # What trains for long: whole jobs to which faults come, what is killed and goes on, examples and benchmarks as a user runs
 # them, and every number of replicas.
-LONG := tests/chaos tests/examples tests/benchmarks \
+LONG := tests/chaos tests/examples tests/benchmarks tests/trials/test_studying.py \
   $(addprefix tests/training/test_,contract_counts.py gone.py gone_early.py gone_in_loops.py interrupt.py) \
   $(addprefix tests/training/recovery/test_,kills.py order.py remote_runs.py resume.py) \
-  $(addprefix tests/training/,compression/test_training.py callbacks/test_non_finite_skip.py callbacks/test_non_finite_watch.py)
+  $(addprefix tests/training/,compression/test_training.py callbacks/test_non_finite_skip.py callbacks/test_non_finite_watch.py callbacks/test_noise_cases.py)
 # Needs engines that `make test-engines` installs.
 ENGINES := tests/engines
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
@@ -21,7 +21,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test test-long test-contract test-engines lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-meeting contract programs canary soak clean
+.PHONY: help demo demo-recovery test test-long test-contract test-engines lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-meeting study-demo contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -39,6 +39,7 @@ help:
 	@echo "make bench-recovery  20 kills of 2 workers and of 3, and the parts of the time from kill to next step"
 	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
 	@echo "make bench-meeting  2 to 1,000 workers that meet in a few processes: seconds, processor time, files, messages"
+	@echo "make study-demo  up to which batch do digits pay? 7 batches, 8 rates each: a picture and a page in demo_output/study"
 	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
 	@echo "make canary  the oldest and newest Keras and TensorFlow, each in an environment of its own: their code, 20 rows"
@@ -99,6 +100,10 @@ bench-check: $(VENV)/.test
 
 bench-meeting: $(VENV)/.test
 	$(BIN)/python -m benchmarks.meeting
+
+study-demo: $(VENV)/.examples
+	$(BIN)/python -m tfscale study tests/trials/digits.py:build tests/trials/digits.py:data --target loss=0.2 \
+	  --batches 16..1024 --trials 8 --seeds 1 --reference-batch 64 --directory demo_output/study
 
 contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write README.md

@@ -44,6 +44,7 @@ NAMES = {
     "ScalingRule",
     "SqrtRule",
     "StepDecay",
+    "StudyError",
     "TfscaleError",
     "VersionError",
     "__version__",
@@ -63,6 +64,7 @@ MODULES = {
     "callbacks": {
         "ChiefOnly",
         "DriftWatch",
+        "NoiseScale",
         "NonFiniteWatch",
         "Recovery",
         "ReplicaScaling",
@@ -72,6 +74,7 @@ MODULES = {
     "flags": {"data_parallel", "define"},
     "loops": {"ReplicaBatch", "all_gather", "all_reduce_sum", "apply_reduced", "global_mean", "run_on_replicas"},
     "ray": {"Config", "Report", "Trainer"},
+    "study": {"LawFit", "Study", "Trial", "TrialResult", "fit", "fit_law", "read_results"},
 }
 
 FLAGS = {
@@ -97,6 +100,16 @@ FLAGS = {
         "--replicas-per-worker",
         "--volume",
         "--workers",
+    },
+    "measure": {
+        "build",
+        "data",
+        "--global-batch",
+        "--help",
+        "--json",
+        "--output",
+        "--per-layer",
+        "--steps",
     },
     "plan": {
         "--adam-beta-1",
@@ -126,6 +139,24 @@ FLAGS = {
         "--warmup-epochs",
         "--warmup-steps",
         "--weight-decay",
+    },
+    "study": {
+        "build",
+        "data",
+        "--at-a-time",
+        "--batches",
+        "--budget-epochs",
+        "--budget-hours",
+        "--directory",
+        "--help",
+        "--micro-batch",
+        "--no-report",
+        "--reference-batch",
+        "--rule",
+        "--search",
+        "--seeds",
+        "--target",
+        "--trials",
     },
     "verify": {
         "build",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfscale import flags as flags
     from tfscale import loops as loops
     from tfscale import ray as ray
+    from tfscale import study as study
     from tfscale.cluster import ClusterSpec, resolve_cluster
     from tfscale.data_parallel import DataParallel
     from tfscale.errors import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         ParityError,
         RecoveryError,
         ScalingError,
+        StudyError,
         TfscaleError,
         VersionError,
     )
@@ -94,6 +96,7 @@ __all__ = [
     "ScalingRule",
     "SqrtRule",
     "StepDecay",
+    "StudyError",
     "TfscaleError",
     "VersionError",
     "__version__",
@@ -143,6 +146,7 @@ _HOMES = {
     "ScalingRule": "tfscale.scaling.rules",
     "SqrtRule": "tfscale.scaling.rules",
     "StepDecay": "tfscale.training.schedules",
+    "StudyError": "tfscale.errors",
     "TfscaleError": "tfscale.errors",
     "VersionError": "tfscale.errors",
     "gather_rows": "tfscale.training.gather",
@@ -157,7 +161,7 @@ _HOMES = {
 }
 
 # Public modules, loaded as attributes of this one.
-_MODULES = ("callbacks", "flags", "loops", "ray")
+_MODULES = ("callbacks", "flags", "loops", "ray", "study")
 
 
 def __getattr__(name: str) -> Any:

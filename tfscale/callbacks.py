@@ -2,6 +2,7 @@
 
 from tfscale.training.callbacks.chief_only import ChiefOnly
 from tfscale.training.callbacks.drift_watch import DriftWatch
+from tfscale.training.callbacks.noise_scale import NoiseScale
 from tfscale.training.callbacks.non_finite_watch import NonFiniteWatch
 from tfscale.training.callbacks.recovery import Recovery
 from tfscale.training.callbacks.replica_scaling import ReplicaScaling
@@ -11,6 +12,7 @@ from tfscale.training.callbacks.stall_watch import StallWatch
 __all__ = [
     "ChiefOnly",
     "DriftWatch",
+    "NoiseScale",
     "NonFiniteWatch",
     "Recovery",
     "ReplicaScaling",

@@ -14,6 +14,7 @@ from tfscale.doctor import flags as doctor_flags
 from tfscale.errors import TfscaleError, in_short
 from tfscale.launch import flags as launch_flags
 from tfscale.scaling import plan_command
+from tfscale.study import flags as study_flags
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,6 +55,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tfscale {importlib.metadata.version('tfscale')}")
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_verify(subcommands)
+    _add_measure(subcommands)
+    _add_study(subcommands)
     _add_plan(subcommands)
     _add_launch(subcommands)
     _add_doctor(subcommands)
@@ -113,6 +116,62 @@ def _add_verify(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser
 def _run_verify(args: argparse.Namespace) -> int:
     # TensorFlow is behind this import, and `tfscale --help` must not pay for it.
     from tfscale.parity.command import run
+
+    return run(args)
+
+
+def _add_measure(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    measure = subcommands.add_parser(
+        "measure",
+        help="measure the noise in your model's gradients: up to which batch do more replicas pay?",
+        description=(
+            "Train your model for some steps on the devices that are here, and tell its noise scale: the batch at "
+            "which noise and gradient are equally long. It is an order of magnitude for the batch up to which twice "
+            "the examples a step take about half the steps."
+        ),
+        epilog="Exit status: 0 when it could be told, 1 when it takes more steps, 2 when it could not run.",
+    )
+    measure.add_argument(
+        "build", type=_parse_target, metavar="BUILD", help="the function that returns the compiled model"
+    )
+    measure.add_argument("data", type=_parse_target, metavar="DATA", help="the function that returns the training data")
+    measure.add_argument("--steps", type=_parse_count, default=300, metavar="N", help="steps to train (default: 300)")
+    measure.add_argument(
+        "--global-batch", type=_parse_count, metavar="EXAMPLES", help="examples per step (default: the data's own)"
+    )
+    measure.add_argument("--per-layer", action="store_true", help="tell the noise scale of each layer, too")
+    measure.add_argument(
+        "--output", default="noise.csv", metavar="FILE", help="where each step goes (default: noise.csv)"
+    )
+    measure.add_argument("--json", action="store_true", help="print JSON")
+    measure.set_defaults(run=_run_measure)
+
+
+def _run_measure(args: argparse.Namespace) -> int:
+    # TensorFlow is behind this import.
+    from tfscale.trials.measure_command import run
+
+    return run(args)
+
+
+def _add_study(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    study = subcommands.add_parser(
+        "study",
+        help="find the critical batch of your model by training it at many batches",
+        description=study_flags.DESCRIPTION,
+        epilog=study_flags.EPILOG,
+    )
+    study.add_argument(
+        "build", type=_parse_target, metavar="BUILD", help="the function that returns the compiled model"
+    )
+    study.add_argument("data", type=_parse_target, metavar="DATA", help="the function that returns the training data")
+    study_flags.add_flags(study)
+    study.set_defaults(run=_run_study)
+
+
+def _run_study(args: argparse.Namespace) -> int:
+    # TensorFlow is behind this import.
+    from tfscale.trials.study_command import run
 
     return run(args)
 

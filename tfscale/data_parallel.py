@@ -22,6 +22,7 @@ from tfscale.scaling.recipe import choose_recipe
 from tfscale.training.batch_norm import batch_norm_knobs, check_batch_norm, choose_batch_norm
 from tfscale.training.callbacks.chief_only import write_on_chief_only
 from tfscale.training.callbacks.drift_watch import DriftWatch
+from tfscale.training.callbacks.noise_scale import noise_scale_beside
 from tfscale.training.callbacks.non_finite_watch import NonFiniteWatch
 from tfscale.training.callbacks.recovery import Recovery
 from tfscale.training.callbacks.scaling_report import ScalingReport
@@ -316,7 +317,8 @@ class DataParallel:
 
         Returns:
             `ScalingReport` on the chief, `NonFiniteWatch("report")`, `DriftWatch` for several replicas, `StallWatch`
-            for several workers, `Recovery` with a directory; or those given, Keras's writers of files in a `ChiefOnly`.
+            for several workers, with a directory `Recovery`, and `NoiseScale` unless a compression leaves something
+            out; or those given, Keras's writers of files in a `ChiefOnly`.
 
         Raises:
             ScalingError: When a given one counts batches in a way that cannot be re-derived.
@@ -328,6 +330,7 @@ class DataParallel:
             recovery = [] if directory is None else [Recovery(find_directory(directory) / "recovery")]
             watches: list[Any] = [NonFiniteWatch("report"), *([DriftWatch()] if replicas.total > 1 else [])]
             watches += [StallWatch()] if replicas.here < replicas.total else []
+            watches += noise_scale_beside(directory, self._sending.compression, replicas.total)
             return [*([report] if self.is_chief else []), *recovery, *watches]
         callbacks, knobs = rederive_callbacks(directory, self.batch_ratio)
         self._list(knobs)

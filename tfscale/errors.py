@@ -101,5 +101,9 @@ class ScalingError(TfscaleError, ValueError):
     """A hyper-parameter cannot be re-derived: a bad ratio, rule or value, or one that was re-derived before."""
 
 
+class StudyError(TfscaleError, ValueError):
+    """A study or a sweep cannot be run as asked, or its results cannot be read or fitted."""
+
+
 class VersionError(TfscaleError, RuntimeError):
     """TensorFlow, Keras or the Keras backend is not one that tfscale supports."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfscale.errors import MeasureError
@@ -30,6 +30,10 @@ class StepMoments:
     squared_mean: float
     examples: float
     shards: int
+
+    def with_moments(self, variance: float, squared_mean: float) -> StepMoments:
+        """The same step, for some of the variables."""
+        return replace(self, variance=variance, squared_mean=squared_mean)
 
 
 def step_moments(

@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ScalingError
+from tfscale.training.norms import squared_norm
 from tfscale.training.share import Share
 from tfscale.training.thread_flag import ThreadFlag
 
@@ -188,15 +189,7 @@ def estimate(total: OwnMoments, squared_norm: Any, global_examples: Any) -> tupl
 
 def _squared_norm(gradients: Sequence[Any]) -> tf.Tensor:
     """Of all of them together, in float32."""
-    return tf.add_n([_squares(gradient) for gradient in gradients if gradient is not None])
-
-
-def _squares(gradient: Any) -> tf.Tensor:
-    if isinstance(gradient, tf.IndexedSlices):
-        # A row that was looked up twice counts with the sum of its gradients.
-        rows, places = tf.unique(gradient.indices)
-        gradient = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
-    return tf.reduce_sum(tf.square(tf.cast(gradient, tf.float32)))
+    return tf.add_n([squared_norm(gradient) for gradient in gradients if gradient is not None])
 
 
 def _schedule_or_none(learning_rate: Any) -> Any:

@@ -72,6 +72,10 @@ def batch_norm_layers(model: keras.Model) -> list[keras.layers.BatchNormalizatio
     return [layer for layer in flat_layers(model) if isinstance(layer, keras.layers.BatchNormalization)]
 
 
+# What was chosen for a model.
+_CHOSEN: weakref.WeakKeyDictionary[keras.Model, str] = weakref.WeakKeyDictionary()
+
+
 def set_batch_norm(model: keras.Model, mode: str) -> None:
     """Makes the BatchNormalization layers of `model` local or synchronised. Idempotent.
 
@@ -79,6 +83,7 @@ def set_batch_norm(model: keras.Model, mode: str) -> None:
         model: Any Keras model; a layer made with `synchronized=True` stays synchronised in either mode.
         mode: `"local"` or `"synchronized"`.
     """
+    _CHOSEN[model] = mode
     for layer in batch_norm_layers(model):
         is_global = mode == "synchronized" or layer.synchronized
         replace_batch_moments(layer, _moments_of_step(layer, is_global=is_global))
@@ -144,6 +149,11 @@ def moving_statistics(layers: Iterable[keras.layers.BatchNormalization]) -> list
 def is_synchronized(model: keras.Model, mode: str) -> bool:
     """Whether replicas exchange statistics in the middle of a training step."""
     return any(mode == "synchronized" or layer.synchronized for layer in batch_norm_layers(model) if layer.trainable)
+
+
+def synchronizes(model: keras.Model) -> bool:
+    """As `is_synchronized`, as it was chosen for the model."""
+    return is_synchronized(model, _CHOSEN.get(model, "local"))
 
 
 def _moments_of_step(layer: keras.layers.BatchNormalization, *, is_global: bool) -> Moments:

@@ -37,6 +37,7 @@ from tfscale.framework.losses import (
 from tfscale.framework.models import flat_layers
 from tfscale.training.all_reduce import all_gather, all_reduce_sum
 from tfscale.training.foreign import has_axis_of_rows, is_of_keras
+from tfscale.training.loss_weights import note_part
 from tfscale.training.share import Share, current_share
 from tfscale.training.terms import as_mean, is_recording
 
@@ -81,6 +82,7 @@ class GlobalLoss(keras.losses.Loss):
             (total,) = all_reduce_sum([denominator])
         else:
             total = share.denominators.total_of(denominator)
+        note_part(share, denominator, total)
         return local * tf.math.divide_no_nan(denominator, total * tf.cast(share.weight, total.dtype))
 
     def _values(self, y_true: Any, y_pred: Any) -> tf.Tensor | None:

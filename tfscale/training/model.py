@@ -44,7 +44,6 @@ from tfscale.training.functions import Look, ReplicaSteps, StepRunner
 from tfscale.training.half_made import noting_half_made, refuse_half_made
 from tfscale.training.losses import make_losses_global
 from tfscale.training.made import made_under
-from tfscale.training.metrics import meet_updates
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.network import Network, choose_network
 from tfscale.training.on_batches import guard_calls_on_batches
@@ -299,7 +298,7 @@ class PreparedModel:
             check_inside_scope(model.metrics_variables, "metric", "a metric")
             make_losses_global(model)
         meet_added_losses(model)
-        meet_updates(metrics.metrics_of(model))
+        metrics.meet_updates(metrics.metrics_of(model))
         return self._look(name)
 
     def _look(self, name: str) -> StepCheck | None:

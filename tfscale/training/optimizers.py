@@ -35,6 +35,7 @@ from tfscale.training.callers import callers
 from tfscale.training.divided_calls import divides_calls, sum_over_parts
 from tfscale.training.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.training.graph_walk import depends_on
+from tfscale.training.noise import note_own_gradients, note_total
 from tfscale.training.replica_count import is_in_loop
 from tfscale.training.scope_checks import check_inside_scope
 from tfscale.training.sending import sum_over_replicas
@@ -136,7 +137,9 @@ def _weigh(optimizer: keras.optimizers.Optimizer, gradients: list[Any], variable
     is_sum = _meet_gradients(optimizer, gradients, variables, is_global=False)
     factor = share.num_replicas if accumulates(optimizer) else 1.0
     weight = (share.is_counted(tf.float64) if is_sum else share.weight) * factor
-    return [_times(gradient, weight) for gradient in gradients]
+    weighted = [_times(gradient, weight) for gradient in gradients]
+    note_own_gradients(optimizer, weighted, share)
+    return weighted
 
 
 def _of_global_batch(optimizer: keras.optimizers.Optimizer, gradients: list[Any]) -> list[Any]:
@@ -305,11 +308,14 @@ def reduce_together(
         sums = all_reduce_sum([*gradients, *others])
         return sums[: len(gradients)], sums[len(gradients) :]
     if share is None or share.num_replicas == 1 or not (isinstance(updater, AdaScaleSGD) and updater.built):
-        return sum_over_replicas(updater, gradients, others, scale)
+        sums, rest = sum_over_replicas(updater, gradients, others, scale)
+        note_total(updater, sums, scale)
+        return sums, rest
     sums, (squares, replicas, *rest) = sum_over_replicas(
         updater, gradients, [*own_moments(gradients, share), *others], scale
     )
     updater.observe(OwnMoments(squares, replicas), sums, share.global_examples, scale)
+    note_total(updater, sums, scale)
     return sums, rest
 
 

@@ -23,6 +23,7 @@ from tfscale.training.compression.protocol import Compression
 from tfscale.training.compression.reducer import GradientReducer, Traffic
 from tfscale.training.double_buffer import DoubleBuffer, buffer_of, set_buffer
 from tfscale.training.network import Network
+from tfscale.training.noise import note_total
 from tfscale.training.packs import is_dense
 from tfscale.training.updaters import accumulates, innermost
 
@@ -137,6 +138,12 @@ def traffic_of(optimizer: keras.optimizers.Optimizer) -> Traffic | None:
     return None if reducer is None else reducer.traffic
 
 
+def compression_of(optimizer: keras.optimizers.Optimizer) -> Compression | None:
+    """What the gradients of `optimizer` are compressed with, if they are."""
+    reducer = _REDUCERS.get(innermost(optimizer))
+    return None if reducer is None else reducer.compression
+
+
 def compression_state(optimizer: keras.optimizers.Optimizer) -> list[tf.Variable]:
     """What a compression remembers of the gradients of `optimizer`."""
     reducer = _REDUCERS.get(innermost(optimizer))
@@ -174,4 +181,9 @@ def _sum_dense(
     updater: weakref.ReferenceType[keras.optimizers.Optimizer], gradients: list[tf.Tensor], scale: Any
 ) -> list[tf.Tensor]:
     held = updater()
-    return [] if held is None else sum_over_replicas(held, gradients, [], scale)[0]
+    if held is None:
+        return []
+    sums, _ = sum_over_replicas(held, gradients, [], scale)
+    # Of the step before, as what its replicas have noted of their own.
+    note_total(held, sums, scale)
+    return sums

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfscale.framework.losses import loss_tracker
 from tfscale.framework.models import call_model, compute_loss_of
-from tfscale.training import checksums, metrics, optimizers
+from tfscale.training import checksums, metrics, noise, optimizers
 from tfscale.training.all_reduce import all_reduce_sum, replica_id
 from tfscale.training.batch_norm import batch_norm_layers, local_statistics, moving_statistics
 from tfscale.training.divided_calls import dividing_calls
@@ -201,10 +201,11 @@ def _default_train_step(
             weight = tf.cast(optimizers.gradient_weight(optimizer, part.share), loss.dtype)
             scaled = optimizer.scale_loss(loss * weight)
         gradients = tape.gradient(scaled, variables)
-        return [*gradients, *not_finite(model, loss, gradients)]
+        return [*gradients, *not_finite(model, loss, gradients), *noise.weight_of_pass(model, part.share)]
 
     def run(part: Part) -> list[Any]:
         found = run_compiled(model, lambda: in_own_share(part, forward_and_backward))
+        found = noise.note_pass(model, part, found, len(variables))
         return [*(weighted(variable, part.share) for variable in statistics), *found]
 
     with in_share(share):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfscale import BatchPlan, DataParallel
-from tfscale.callbacks import NonFiniteWatch, Recovery, ReplicaScaling, ScalingReport
+from tfscale.callbacks import NoiseScale, NonFiniteWatch, Recovery, ReplicaScaling, ScalingReport
 
 PLAN = BatchPlan(global_batch=8, num_replicas=2, reference_batch=2)
 
@@ -132,5 +132,5 @@ def test_sensible_set(tmp_path):
     for arguments in ((), (None,)):
         assert [type(each) for each in dp.callbacks(*arguments)] == [ScalingReport, NonFiniteWatch]
     for directory in (tmp_path, str(tmp_path)):
-        assert [type(each) for each in dp.callbacks(directory)] == [ScalingReport, Recovery, NonFiniteWatch]
-    assert len(dp.callbacks(directory=tmp_path)) == 3
+        assert [type(each) for each in dp.callbacks(directory)] == [ScalingReport, Recovery, NonFiniteWatch, NoiseScale]
+    assert len(dp.callbacks(directory=tmp_path)) == 4

@@ -1,0 +1,110 @@
+"""The law's fit, against planted curves and a quadratic whose steps are computed."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.study.noisy_quadratic import steps_to_target
+from tfscale import StudyError
+from tfscale.study import Trial, TrialResult, fit, fit_law
+
+BATCHES = [8 * 2**power for power in range(7)]
+
+
+def planted(critical, noise, seed, batches=BATCHES):
+    rng = np.random.default_rng(seed)
+    return [20 * (1 + critical / batch) * math.exp(noise * rng.standard_normal()) for batch in batches]
+
+
+@pytest.mark.parametrize("critical", [0.5, 8, 100, 512, 30_000])
+def test_a_curve_without_noise(critical):
+    found = fit_law(BATCHES, planted(critical, 0, 0))
+    assert (found.b_crit, found.s_min) == pytest.approx((critical, 20), rel=1e-3)
+    assert found.e_min == pytest.approx(20 * critical, rel=1e-3)
+    assert found.steps(64) == pytest.approx(20 * (1 + critical / 64), rel=1e-3)
+    assert found.examples(64) == pytest.approx(64 * found.steps(64))
+    assert found.rms < 1e-3
+
+
+def test_the_interval_holds_what_was_planted():
+    inside = 0
+    for seed in range(200):
+        found = fit_law(BATCHES, planted(100, 0.1, seed))
+        inside += found.low <= 100 <= found.high
+    assert 180 <= inside <= 199
+
+
+def test_an_interval_without_an_upper_end():
+    # All batches are far below the critical one: it may be any.
+    found = fit_law([1, 2, 4, 8], planted(1e4, 0.05, 3, [1, 2, 4, 8]))
+    assert found.high == math.inf
+    assert found.low > 4
+
+
+@pytest.mark.parametrize(("momentum", "critical"), [(0.0, 26), (0.9, 107)])
+def test_noisy_quadratic(momentum, critical):
+    batches = [2**power for power in range(1, 13)]
+    found = fit_law(batches, [steps_to_target(batch, momentum, 0.5) for batch in batches])
+    assert found.b_crit == pytest.approx(critical, rel=0.1)
+    assert found.rms < 0.07
+    assert 1.0 <= found.exponent < 1.35
+
+
+@pytest.mark.parametrize(
+    ("batches", "steps"),
+    [([8], [10.0]), ([8, 8], [10.0, 11.0]), ([8, 16], [10.0]), ([8, 16], [10.0, math.inf]), ([0, 16], [10.0, 5.0])],
+)
+def test_what_cannot_be_fitted(batches, steps):
+    with pytest.raises(StudyError, match="Received: "):
+        fit_law(batches, steps)
+
+
+def results(critical, *, points=8, seeds=3, noise=0.1, batches=BATCHES, seed=0):
+    rng = np.random.default_rng(seed)
+    for batch in batches:
+        for point in range(points):
+            # The best rate is that of point 3.
+            cost = 1.5 ** abs(point - 3)
+            for each in range(seeds if cost < 3 else 1):
+                steps = 20 * (1 + critical / batch) * cost * math.exp(noise * rng.standard_normal())
+                yield TrialResult(Trial(batch, point, each, {"rate": 2.0**point}), steps, "reached")
+
+
+def test_a_study():
+    found = fit(results(100))
+    assert found.b_crit == pytest.approx(100, rel=0.35)
+    assert found.interval[0] <= 100 <= found.interval[1]
+    assert found.is_bracketed
+    assert found.regimes["perfect"] == (0.0, found.b_crit / 4)
+    assert found.regimes["20 % overhead"] == (0.0, 0.2 * found.b_crit)
+    assert {each["rate"] for each in found.best_parameters.values()} == {8.0}
+    assert found.cautions == ()
+    assert str(found).startswith("critical batch: ")
+
+
+def test_one_lucky_seed_is_not_the_best():
+    lucky = TrialResult(Trial(8, 7, 0, {"rate": 128.0}), 1.0, "reached")
+    rows = [row for row in results(100) if (row.trial.batch, row.trial.point) != (8, 7)]
+    assert fit([*rows, lucky]).best_parameters[8]["rate"] == 8.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "caution"),
+    [
+        (results(5000), "outside of the batches that were tried, 8 to 512"),
+        (results(100, noise=0.6, seeds=1), "the points do not follow the law"),
+        (results(100, points=4), "4 trials a batch: fewer than 8"),
+        ((row for row in results(100) if row.trial.batch > 8 or row.trial.point > 2), "unequal numbers of trials"),
+    ],
+)
+def test_cautions(rows, caution):
+    found = fit(rows)
+    assert any(caution in each for each in found.cautions), found.cautions
+    assert (found.regimes is None) == (found.rms > 0.15)
+
+
+def test_a_target_that_was_not_reached():
+    rows = [TrialResult(Trial(batch, 0, 0), math.inf, "budget") for batch in BATCHES]
+    with pytest.raises(StudyError, match="A study needs three batches at which the target was reached"):
+        fit(rows)

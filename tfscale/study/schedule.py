@@ -1,0 +1,217 @@
+"""Which trials come next, given those that have ended?
+
+A function of the settings and of the results alone: a study that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfscale.errors import StudyError
+from tfscale.study.fit import fit
+from tfscale.study.points import MOST_DIMENSIONS, halton_points
+from tfscale.study.result import Trial, TrialResult
+
+# Powers of two from the least rate that is tried to the largest.
+_OCTAVES = 7.0
+# The outer part of a range in which the best point is at its edge.
+_EDGE = 1 / 8
+_MOST_WIDENED = 2
+_MOST_EXTENDED = 4
+# So much further behind the best at its batch a trial is ended.
+BEHIND = 2.0
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What is searched.
+
+    Args:
+        name: As `build` names it.
+        centre: The recipe's value.
+        kind: `"rate"` (a factor 2^7 around the centre, which follows the batch by the rule), `"one minus"` (1 - x over
+            a factor 10 on both sides: momentum, betas) or `"factor"` (over a factor 10 on both sides).
+    """
+
+    name: str
+    centre: float
+    kind: str
+
+    def value(self, place: float, growth: float) -> float:
+        """The value at a place of the range, 0 to 1, or beyond where it was widened.
+
+        Args:
+            place: Where.
+            growth: By what the rule multiplies a rate at this batch.
+        """
+        if self.kind == "rate":
+            return self.centre * growth * 2 ** (_OCTAVES * (place - 0.5))
+        factor = float(10 ** (2 * (place - 0.5)))
+        return 1 - min(1.0, (1 - self.centre) * factor) if self.kind == "one minus" else self.centre * factor
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a study is to try.
+
+    Args:
+        batches: To begin with, in examples.
+        trials: Points a batch.
+        seeds: With how many seeds the better half of the points is tried.
+        parameters: What is searched; the first is the rate.
+        reference_batch: At which the parameters' centres hold.
+        rule: By what the centre of the rate follows the batch: `"linear"`, `"sqrt"` or `"none"`.
+        most_batch: Beyond which the study is not extended: the examples that there are.
+    """
+
+    batches: tuple[int, ...]
+    trials: int
+    seeds: int
+    parameters: tuple[Parameter, ...]
+    reference_batch: int
+    rule: str
+    most_batch: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.parameters) <= MOST_DIMENSIONS:
+            raise StudyError(
+                f"A study searches 1 to {MOST_DIMENSIONS} parameters.\n"
+                f"Received: {[each.name for each in self.parameters]}. Let `build` take a `rate`."
+            )
+        if len(set(self.batches)) < 3 or min(self.batches) < 1 or max(self.batches) > self.most_batch:
+            raise StudyError(
+                f"A study needs three batches or more, from 1 to the {self.most_batch} examples that there are.\n"
+                f"Received: batches={list(self.batches)}. Give a wider range, such as 16..1024."
+            )
+
+    def growth(self, batch: int) -> float:
+        """By what the rule multiplies a rate."""
+        ratio = batch / self.reference_batch
+        return {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1.0}[self.rule]
+
+
+def parse_batches(text: str) -> tuple[int, ...]:
+    """Reads "16..1024", a factor 2 apart, or "16,64,256".
+
+    Raises:
+        StudyError: When it is neither.
+
+    Example:
+        >>> from tfscale.study.schedule import parse_batches
+        >>> parse_batches("16..100"), parse_batches("8,32")
+        ((16, 32, 64, 100), (8, 32))
+    """
+    first, dots, last = text.partition("..")
+    parts = [first, last] if dots else text.split(",")
+    if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
+        raise StudyError(f"Batches must be as 16..1024 or 16,64,256.\nReceived: {text!r}.")
+    if not dots:
+        return tuple(sorted({int(part) for part in parts}))
+    least, most = int(first), int(last)
+    doubled = [least * 2**power for power in range(max(1, (most // least).bit_length())) if least * 2**power < most]
+    return (*doubled, most)
+
+
+def next_trials(settings: Settings, results: Iterable[TrialResult]) -> list[Trial]:
+    """Returns the trials of the next round; none when the study has ended.
+
+    First all points at all batches, large batches first: they are cheap in steps. Then the better half of the points
+    with more seeds; then wider ranges, where the best rate is at the edge of its own, for all batches alike; then more
+    batches, until they contain the critical one.
+
+    Args:
+        settings: Of the study.
+        results: Of the trials that have ended.
+    """
+    done = {each.trial.name: each for each in results}
+    batches, places = list(settings.batches), _places(settings, 0)
+    for extended in range(_MOST_EXTENDED + 1):
+        for widened in range(_MOST_WIDENED + 1):
+            left = _left(settings, batches, places, done)
+            if left:
+                return left
+            side = _edge(settings, batches, places, done)
+            if side == 0 or widened == _MOST_WIDENED:
+                break
+            places = [*places, *(_shifted(each, side) for each in _places(settings, len(places)))]
+        more = _one_more(settings, batches, done)
+        if more is None or extended == _MOST_EXTENDED:
+            return []
+        batches.append(more)
+    return []
+
+
+def least_steps(results: Iterable[TrialResult], batch: int) -> float:
+    """The least of a batch so far; infinite where there are none."""
+    return min((each.steps for each in results if each.trial.batch == batch), default=math.inf)
+
+
+_Done = Mapping[str, TrialResult]
+
+
+def _places(settings: Settings, begun: int) -> list[list[float]]:
+    """The next points in the unit cube."""
+    points = halton_points(begun + settings.trials, len(settings.parameters))[begun:]
+    if len(settings.parameters) > 1:
+        return points
+    # Of one parameter alone, evenly.
+    return [[(place + 0.5) / settings.trials] for place in range(settings.trials)]
+
+
+def _shifted(place: Sequence[float], side: int) -> list[float]:
+    """To the other side of the edge of the rate's range, half as wide."""
+    return [place[0] / 2 + (1.0 if side > 0 else -0.5), *place[1:]]
+
+
+def _trial(settings: Settings, batch: int, point: int, place: Sequence[float], seed: int) -> Trial:
+    growth = settings.growth(batch)
+    pairs = zip(settings.parameters, place, strict=True)
+    return Trial(batch, point, seed, {each.name: each.value(where, growth) for each, where in pairs})
+
+
+def _left(settings: Settings, batches: Sequence[int], places: Sequence[Sequence[float]], done: _Done) -> list[Trial]:
+    ordered = sorted(batches, reverse=True)
+    first = [_trial(settings, batch, point, place, 0) for batch in ordered for point, place in enumerate(places)]
+    left = [each for each in first if each.name not in done]
+    if left:
+        return left
+    again = []
+    for batch in ordered:
+        own = [_trial(settings, batch, point, place, 0) for point, place in enumerate(places)]
+        own.sort(key=lambda each: (done[each.name].steps, each.point))
+        better = [each for each in own[: max(1, settings.trials // 2)] if math.isfinite(done[each.name].steps)]
+        again += [
+            _trial(settings, batch, each.point, places[each.point], seed)
+            for each in better
+            for seed in range(1, settings.seeds)
+        ]
+    return [each for each in again if each.name not in done]
+
+
+def _edge(settings: Settings, batches: Sequence[int], places: Sequence[Sequence[float]], done: _Done) -> int:
+    """On which side most of the best rates are at the edge: -1, 0 or 1."""
+    rates = [place[0] for place in places]
+    low, high = min(rates), max(rates)
+    width = _EDGE * max(high - low, 1e-9)
+    sides = []
+    for batch in batches:
+        names = [(done[_trial(settings, batch, p, place, 0).name].steps, place[0]) for p, place in enumerate(places)]
+        steps, rate = min(names)
+        sides.append(0 if math.isinf(steps) else -1 if rate <= low + width else 1 if rate >= high - width else 0)
+    return max((-1, 0, 1), key=lambda side: (sides.count(side) > 0 and side != 0, sides.count(side)))
+
+
+def _one_more(settings: Settings, batches: Sequence[int], done: _Done) -> int | None:
+    """The batch that is still missing for the critical one to lie among them; None where it does, or cannot."""
+    try:
+        found = fit(done.values(), draws=0)
+    except StudyError:
+        return None
+    if found.is_bracketed:
+        return None
+    if found.b_crit > max(batches):
+        more = min(2 * max(batches), settings.most_batch)
+        return None if more in batches else more
+    return None if min(batches) == 1 else max(1, min(batches) // 2)

@@ -1,0 +1,1 @@
+"""What does a user's own script come to, when it is run to be measured?"""

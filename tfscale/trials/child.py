@@ -1,0 +1,76 @@
+"""One process of a study: run one trial, and leave its result.
+
+    python -m tfscale.trials.child REQUEST
+
+Without a request the process is a server, which is forked for each request that it is told.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import keras  # noqa: F401, imported before the fork
+import tensorflow as tf
+
+from tfscale.parity.fork_server import wait_for_call
+from tfscale.parity.target import Target, load
+from tfscale.study.goal import Goal
+from tfscale.study.result import Trial, TrialResult, write_result
+from tfscale.trials.training import Limits, read_arrays, train_trial
+
+
+def perform(request: dict[str, Any]) -> None:
+    """Runs one request in this process."""
+    sys.path[:0] = [path for path in request["import_paths"] if path not in sys.path]
+    tf.config.threading.set_intra_op_parallelism_threads(request["threads"])
+    folder = Path(request["folder"])
+    trial, begun_s = Trial(**request["trial"]), time.perf_counter()
+    try:
+        build, data = (load(Target(*request[name])) for name in ("build", "data"))
+        goal, limits = Goal(**request["goal"]), Limits(request["limit"], request["budget"])
+        result = train_trial(build, read_arrays(data), trial, goal, limits, micro_batch=request["micro_batch"])
+    except Exception as error:
+        # A row with its error; the others go on.
+        traceback.print_exc()
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
+        result = TrialResult(trial, math.inf, reason, time.perf_counter() - begun_s)
+    write_result(folder, result)
+
+
+def _end_with_parent() -> None:
+    """Ends this process, and all it started, when the process that started it is gone."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+def main(path: str) -> int:
+    """Performs the request in a file; returns the exit status."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        perform(json.loads(Path(path).read_text(encoding="utf-8")))
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        if threading.active_count() > 1:
+            sys.exit("Something that is imported has started a thread: this process cannot be forked.")
+        sys.argv.append(wait_for_call())
+    # Not sys.exit: what TensorFlow's threads do at the end must not change the status.
+    status = main(sys.argv.pop())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

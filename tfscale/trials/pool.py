@@ -1,0 +1,99 @@
+"""How do trials run side by side, each in a process of its own, and none of them alone on?"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfscale.launch.gpus import VISIBLE, find_gpus, run_nvidia_smi
+from tfscale.parity.fork_server import ForkServer, ForkServerError, can_fork
+from tfscale.parity.processes import Command, Ending, Process, run_groups, start_fresh
+
+_PROGRAM = (sys.executable, "-m", "tfscale.trials.child")
+_IMPORT_S = 120.0
+
+
+class Pool:
+    """Runs requests, as many at a time as there are devices: GPUs, or else cores.
+
+    Args:
+        folder: For requests and logs.
+        at_a_time: How many; None for as many as devices.
+        timeout_s: Seconds that one may take.
+    """
+
+    def __init__(self, folder: Path, *, at_a_time: int | None = None, timeout_s: float = 1e6):
+        self._folder = folder
+        # How many trials each GPU has at the moment, and which one each request has.
+        self._loads = dict.fromkeys(find_gpus(os.environ, run_nvidia_smi), 0)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.at_a_time = at_a_time or len(self._loads) or cores
+        self.threads = max(1, cores // self.at_a_time)
+        self._timeout_s = timeout_s
+        self._used: dict[str, str] = {}
+        self._server: ForkServer | None = None
+        self._may_fork = can_fork() and not self._loads
+
+    def run(self, requests: Sequence[tuple[str, Callable[[], dict[str, Any]]]]) -> Iterator[tuple[str, Ending, str]]:
+        """Yields the name of each request, how its process ended, and the end of what it wrote.
+
+        Args:
+            requests: Names, and what makes the request when its process is about to start.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        files = [self._folder / f"{name}.request" for name, _ in requests]
+
+        def begin(index: int) -> None:
+            content = {"threads": self.threads, "import_paths": [os.getcwd()], **requests[index][1]()}
+            files[index].write_text(json.dumps(content), encoding="utf-8")
+
+        groups = [[Command((*_PROGRAM, str(file)), _environment(), file.with_suffix(".log"))] for file in files]
+        endings = run_groups(
+            groups, timeout_s=self._timeout_s, max_processes=self.at_a_time, on_start=begin, start=self._start
+        )
+        with contextlib.closing(endings):
+            for index, ending in endings:
+                if (gpu := self._used.pop(str(files[index]), None)) is not None:
+                    self._loads[gpu] -= 1
+                log = files[index].with_suffix(".log").read_text(errors="replace").strip()
+                yield requests[index][0], ending, "\n".join(log.splitlines()[-12:])
+
+    def close(self) -> None:
+        """Ends what is kept for further requests."""
+        if self._server is not None:
+            self._server.close()
+
+    def _start(self, command: Command) -> Process:
+        path, env = command.argv[-1], dict(command.env)
+        if self._loads:
+            gpu = self._used[path] = min(self._loads, key=lambda each: self._loads[each])
+            self._loads[gpu] += 1
+            return start_fresh(Command(command.argv, env | {VISIBLE: gpu}, command.log))
+        env |= {VISIBLE: "-1"}
+        if not self._may_fork:
+            return start_fresh(Command(command.argv, env, command.log))
+        if self._server is None:
+            self._server = ForkServer(_PROGRAM, env=env, timeout_s=_IMPORT_S)
+        try:
+            with command.log.open("wb") as log:
+                return self._server.start(path, env=env, output=log)
+        except ForkServerError:
+            # It cannot be forked, or importing fails: then the trial says so, as it would without this.
+            self._may_fork = False
+            return start_fresh(Command(command.argv, env, command.log))
+
+
+def _environment() -> dict[str, str]:
+    environ = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    package = importlib.util.find_spec("tfscale")
+    if package is not None and package.origin is not None:
+        paths = [str(Path(package.origin).parent.parent), environ.get("PYTHONPATH", "")]
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return environ

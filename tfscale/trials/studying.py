@@ -1,0 +1,174 @@
+"""How is a study run to its end, and gone on with where it was killed?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tfscale.errors import StudyError
+from tfscale.parity.target import Target, load
+from tfscale.study.goal import Goal
+from tfscale.study.result import Trial, TrialResult, read_result, write_csv, write_result
+from tfscale.study.schedule import BEHIND, Parameter, Settings, least_steps, next_trials
+from tfscale.trials.pool import Pool
+from tfscale.trials.training import names_of, read_arrays
+
+_GROUPS = {"momentum": "one minus", "beta_1": "one minus", "beta_2": "one minus"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """What a study trains.
+
+    Args:
+        build: Returns the compiled model.
+        data: Returns the examples.
+        goal: The target.
+        budget_examples: That any trial may take.
+        micro_batch: Most rows of one pass; None for all.
+    """
+
+    build: Target
+    data: Target
+    goal: Goal
+    budget_examples: int
+    micro_batch: int | None = None
+
+
+def find_parameters(build: Target, names: tuple[str, ...]) -> tuple[Parameter, ...]:
+    """What is searched, with the defaults of the arguments of `build` as the recipe's values.
+
+    Raises:
+        StudyError: When `build` has no such argument, or no positive default for it.
+    """
+    known = names_of(load(build))
+    found = []
+    for name in names:
+        centre = known.get(name)
+        if isinstance(centre, bool) or not isinstance(centre, int | float) or not centre > 0:
+            raise StudyError(
+                f"`{build}` must take {name!r}, with the recipe's value as its default.\n"
+                f"Received: {', '.join(known) or 'no arguments'}. For example `def build(rate=0.1): ...`."
+            )
+        kind = "rate" if name == names[0] else _GROUPS.get(name, "factor")
+        found.append(Parameter(name, float(centre), kind))
+    return tuple(found)
+
+
+def count_examples(data: Target) -> int:
+    """Of training."""
+    return read_arrays(load(data)).num_examples
+
+
+def run_study(
+    experiment: Experiment,
+    settings: Settings,
+    directory: Path,
+    *,
+    at_a_time: int | None = None,
+    most_s: float = math.inf,
+    on_result: Callable[[TrialResult, int], None] = lambda result, left: None,
+) -> list[TrialResult]:
+    """Runs what is missing of a study; returns the results of all of it.
+
+    Args:
+        experiment: What is trained.
+        settings: What is tried.
+        directory: Of the study: one file for each trial, written at once; `study.csv` has them all.
+        at_a_time: Trials side by side; None for as many as devices.
+        most_s: After so many seconds no further trial is begun.
+        on_result: Told of each trial that has ended, and how many are left of the round.
+
+    Raises:
+        StudyError: When the directory is that of another study.
+    """
+    folder = directory / "trials"
+    _check_identity(experiment, settings, directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    results = {each.trial.name: each for each in map(read_result, sorted(folder.glob("*.json")))}
+    pool, ends_s, commit = Pool(directory / "processes", at_a_time=at_a_time), time.monotonic() + most_s, _commit()
+    try:
+        while time.monotonic() < ends_s and (left := next_trials(settings, results.values())):
+            waiting = {each.name: each for each in left}
+
+            def request(trial: Trial) -> dict[str, Any]:
+                return _request(experiment, trial, folder, least_steps(results.values(), trial.batch))
+
+            requests = [(each.name, lambda each=each: request(each)) for each in left]
+            for name, ending, log in pool.run(requests):
+                results[name] = _result_of(folder, waiting.pop(name), ending.succeeded, log, commit)
+                write_csv(directory / "study.csv", results.values())
+                on_result(results[name], len(waiting))
+                if time.monotonic() > ends_s:
+                    break
+    finally:
+        pool.close()
+    write_csv(directory / "study.csv", results.values())
+    return list(results.values())
+
+
+def _request(experiment: Experiment, trial: Trial, folder: Path, least: float) -> dict[str, Any]:
+    return {
+        "build": dataclasses.astuple(experiment.build),
+        "data": dataclasses.astuple(experiment.data),
+        "goal": dataclasses.asdict(experiment.goal),
+        "trial": dataclasses.asdict(trial) | {"parameters": dict(trial.parameters)},
+        "limit": min(1e15, BEHIND * least),
+        "budget": max(1, experiment.budget_examples // trial.batch),
+        "micro_batch": experiment.micro_batch,
+        "folder": str(folder),
+    }
+
+
+def _result_of(folder: Path, trial: Trial, succeeded: bool, log: str, commit: str) -> TrialResult:
+    """What the process has left; where it has left nothing, that is its result."""
+    path = folder / f"{trial.name}.json"
+    if path.exists():
+        result = dataclasses.replace(read_result(path), commit=commit)
+    else:
+        last = log.splitlines()[-1] if log else "nothing written"
+        reason = f"the process ended{'' if succeeded else ' badly'}: {last}"[:300]
+        result = TrialResult(trial, math.inf, reason, commit=commit)
+    write_result(folder, result)
+    return result
+
+
+def _check_identity(experiment: Experiment, settings: Settings, directory: Path) -> None:
+    identity = json.loads(json.dumps({"experiment": dataclasses.asdict(experiment), **dataclasses.asdict(settings)}))
+    path = directory / "study.json"
+    if not path.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        part = path.with_name("study.json.part")
+        part.write_text(json.dumps(identity, indent=1), encoding="utf-8")
+        part.replace(path)
+        return
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise StudyError(
+            f"The directory of a study must have a study.json that can be read.\nReceived: {path}: {error}."
+        ) from error
+    different = [name for name in identity if known.get(name) != identity[name]]
+    if different:
+        name = different[0]
+        raise StudyError(
+            "A study goes on with what it was begun with.\n"
+            f"Received: {name}={json.dumps(identity[name])[:300]}, and in {directory} it is "
+            f"{json.dumps(known.get(name))[:300]}. Give each study a directory of its own."
+        )
+
+
+def _commit() -> str:
+    """Of the user's code, where it is in a repository."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
