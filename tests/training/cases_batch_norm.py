@@ -113,10 +113,18 @@ def masked_moments(num_replicas: int) -> dict[str, Any]:
 
 
 def count_collectives(graph: Any) -> int:
-    """Collective operations in a graph and the functions it calls."""
+    """Collective operations in a graph and in the functions it calls, as often as it calls them."""
     definition = graph.as_graph_def()
-    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
-    return sum(node.op.startswith(("Collective", "Nccl")) for node in nodes)
+    functions = {each.signature.name: each.node_def for each in definition.library.function}
+
+    def count(nodes: Any) -> int:
+        found = sum(node.op.startswith(("Collective", "Nccl")) for node in nodes)
+        called = [
+            each.name for node in nodes for value in node.attr.values() for each in (value.func, *value.list.func)
+        ]
+        return found + sum(count(functions[name]) for name in called if name in functions)
+
+    return count(definition.node)
 
 
 def nested_layers() -> list[str]:

@@ -162,7 +162,7 @@ def measured(form: str, num_replicas: int, every: int = 1, per_layer: bool = Fal
     results = []
     for callbacks in (None, [NoiseScale(every=every, per_layer=per_layer)]):
         dp, model = make(form, num_replicas)
-        progress, _ = watch_progress(model, local_replicas(dp.strategy).first)
+        progress, _ = watch_progress(model, local_replicas(dp.strategy))
         history = fit(model, callbacks)
         results.append({"history": history, "state": state(model), "sent": progress.read()[0]})
     without, with_it = results
