@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfscale.errors import RecoveryError
+from tfscale.training.recovery.facts import check_facts
 from tfscale.training.recovery.files import STARTS, StateFiles
 from tfscale.training.recovery.folder import Folder, Saved
 from tfscale.training.recovery.lease import DirectoryLease, LeaseTimes
@@ -58,7 +59,9 @@ class RemoteDirectory:
             RemoteFolder(open_store(path), keep, scratch=self._scratch, check=self._lease.check, is_start=is_start)
             for path, is_start in ((directory, False), (directory / STARTS, True))
         ]
-        self.files = StateFiles(directory, keep, folders=(folders[0], folders[1]), patience_s=_PATIENCE_S)
+        self.files = StateFiles(
+            directory, keep, folders=(folders[0], folders[1]), patience_s=_PATIENCE_S, check=check_facts
+        )
         """What is saved there."""
 
     def take(self) -> str | None:
