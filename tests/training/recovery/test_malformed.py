@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from tfscale.errors import RecoveryError
 from tfscale.training.recovery.counters import read_random_streams, restore_callbacks, restore_random_streams
+from tfscale.training.recovery.decision import Settings
+from tfscale.training.recovery.directory import RunDirectory
 from tfscale.training.recovery.facts import check_facts
-from tfscale.training.recovery.files import StateFiles
 from tfscale.training.recovery.folder import Saved
 from tfscale.training.recovery.lease import LeaseNote, parse_note
 from tfscale.training.recovery.lock import _read, describe_holder
@@ -191,7 +192,8 @@ CHANGES = {
 def test_a_state_with_such_a_note_is_passed_over(tmp_path, caplog, name):
     good, arrays = notes()
     changed = CHANGES[name](good)
-    files = StateFiles(tmp_path, keep=2, check=check_facts)
+    settings = Settings(tmp_path, every_steps=None, every_s=None, keep=2, mtbf_s=1.0)
+    files = RunDirectory(settings).files
     if isinstance(changed, dict):
         write(files, good, arrays)
         write(files, changed, arrays)
@@ -203,7 +205,7 @@ def test_a_state_with_such_a_note_is_passed_over(tmp_path, caplog, name):
     else:
         files._within.write(Saved(changed, arrays), 1)
     with pytest.raises(RecoveryError, match="none of which can be read"):
-        StateFiles(tmp_path, keep=2, check=check_facts).read_newest()
+        files.read_newest()
 
 
 @pytest.mark.parametrize("state", [5, {}, {"rows": 5}, {"wait": 1, "__class__": 3}])

@@ -33,7 +33,7 @@ class RunDirectory:
         self._settings = settings
         self._lock: DirectoryLock | RemoteDirectory
         if isinstance(settings.directory, RemotePath):
-            self._lock = remote = RemoteDirectory(settings.directory, settings.keep)
+            self._lock = remote = RemoteDirectory(settings.directory, settings.keep, check=check_facts)
             self.files = remote.files
         else:
             self._lock = lock = DirectoryLock(settings.directory)
