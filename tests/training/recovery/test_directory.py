@@ -146,7 +146,7 @@ def test_a_lock_that_was_lost_is_taken_again(tmp_path):
 def test_a_run_that_lost_its_directory_to_another_one_saves_nothing_more(tmp_path, caplog):
     variables = types.SimpleNamespace(check=lambda *_: None)
     directory = RunDirectory(Settings(tmp_path, None, None, 2, 1.0))
-    assert directory.begin(variables, {}, None) is None
+    assert directory.begin(variables, {}, None, lambda _: None) is None
     with (tmp_path / "lock").open("r+"):
         pass
     with holding(tmp_path) as process:
