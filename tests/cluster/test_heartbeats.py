@@ -253,3 +253,16 @@ def test_wait_ends_when_all_is_over():
     is_over = threading.Event()
     is_over.set()
     assert all(Heartbeats(rank, num, SECRET).wait(is_over, 60.0) for rank in (0, 1) for num in (2, 1000))
+
+
+def test_the_chief_says_a_last_time_where_it_is():
+    """Its process ends behind a call that has ended well: without a word others would take it for gone."""
+    with Heartbeats(0, 2, SECRET) as chief, Heartbeats(1, 2, SECRET) as worker:
+        worker.connect("127.0.0.1", chief.listen(TOKEN), TOKEN)
+        worker.exchange(Beat(step=1))
+        chief.exchange(Beat(step=1, place=Place(call=1, kind=1)))
+        # Nobody has asked since.
+        chief.exchange(Beat(step=1, place=Place(call=1)))
+        chief.close()
+        worker.exchange(Beat(step=1))
+        assert worker.beats[0].place == Place(call=1)

@@ -93,6 +93,32 @@ def test_doors():
     assert judge_doors({3: UNREACHABLE}, places, OWN) == Verdict(3, UNREACHABLE, Place(), OWN)
 
 
+@pytest.mark.parametrize(
+    ("place", "own", "why"),
+    [
+        # Its script has come to its end, after fewer epochs; this one begins its next and has no batch yet.
+        (Place(call=1, total=20), fit(step=0, total=20), ENDED),
+        (Place(call=1, total=20), fit(), ENDED),
+        (Place(call=2, kind=2, last_total=20), fit(), ENDED),
+        # In the same call as this one, before it, or where this one is in none.
+        (fit(), fit(), GONE),
+        (Place(), fit(), GONE),
+        (Place(call=1), fit(call=2), GONE),
+        (Place(call=1), Place(call=1), GONE),
+    ],
+)
+def test_who_has_left_well_has_ended_its_call(place, own, why):
+    assert judge_doors({1: GONE}, {1: place}, own) == Verdict(1, why, place, own)
+    # That its host does not answer is no end of its own.
+    assert judge_doors({1: UNREACHABLE}, {1: place}, own) == Verdict(1, UNREACHABLE, place, own)
+
+
+def test_another_number_of_epochs_is_named():
+    said = describe_verdict(Verdict(1, ENDED, Place(call=1, total=20), fit(step=0, total=20)), "10.0.0.7:2222")
+    assert "has ended its call after 20 batches, and others go on, at the begin of epoch 3 of `fit`." in said
+    assert "That is so too for `epochs`, `stop_training` and whatever ends a loop." in said
+
+
 def test_silence():
     places = {1: OWN, 2: fit(step=1)}
     assert judge_silence({1: 11.9, 2: 12.0}, 12.0, places) is None

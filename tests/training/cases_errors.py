@@ -193,7 +193,15 @@ def scopes(num_replicas: int) -> dict[str, Raised]:
         model.make_train_function = lambda force=False: None
         return dp.prepare(model)
 
+    def stateful_rnn() -> Any:
+        with dp.scope():
+            inputs = keras.Input(batch_shape=(24, 4, 2))
+            model = dp.prepare(keras.Sequential([inputs, keras.layers.GRU(2, stateful=True, name="kept")]))
+            model.compile("sgd", "mse")
+        return model.fit(X[:24].reshape(24, 4, 2), X[:24, :2], batch_size=24, verbose=0)
+
     wrong: dict[str, Callable[[], Any]] = {
+        "stateful RNN": stateful_rnn,
         "own function, of a class": own_function_of_a_class,
         "own function, of a model": own_function_of_a_model,
         "model outside": lambda: dp.prepare(outside),

@@ -42,7 +42,8 @@ def _train(fault: str, victim: int) -> None:
         model.compile(keras.optimizers.SGD(0.05), "mse")
     rows = len(X) - BATCH if is_victim and fault == "short" else len(X)
     data = tf.data.Dataset.from_tensor_slices((X[:rows], Y[:rows])).batch(BATCH)
-    model.fit(data, epochs=EPOCHS, verbose=0, callbacks=[_Fault(fault if is_victim else ""), *watches])
+    epochs = EPOCH if is_victim and fault == "epochs" else EPOCHS
+    model.fit(data, epochs=epochs, verbose=0, callbacks=[_Fault(fault if is_victim else ""), *watches])
 
 
 def _again() -> None:

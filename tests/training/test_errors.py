@@ -47,6 +47,7 @@ SCOPES = {
     "optimizer in a list": ("ModelError", "inside `with dp.scope():`"),
     "own function, of a class": ("ModelError", "Put what it computes into `test_step`"),
     "own function, of a model": ("ModelError", "Put what it computes into `train_step`"),
+    "stateful RNN": ("ModelError", "layer 'kept' with stateful=True, and 3 replicas. Train it on one device"),
     "a layer": ("ModelError", "Dense"),
     "a class": ("ModelError", "keras.Model"),
     "None": ("ModelError", "None"),

@@ -20,6 +20,7 @@ FAULTS = {
     "exit": (1, 2, r"failed with SystemExit: 0\. Heard of last in step 2 of epoch 14 of `fit`"),
     "interrupt": (0, 2, r"failed with KeyboardInterrupt\. Heard of last in step 2 of epoch 14 of `fit`"),
     "stop_training": (1, 2, r"has ended its call after 54 batches, and others go on, in step 3 of epoch 14 of `fit`"),
+    "epochs": (0, 2, r"has ended its call after 56 batches, and others go on, .* of epoch 1[45] of `fit`"),
     "short": (1, 2, r"(is in step [34] of epoch 1 of `fit`, others are in step [34]|no longer does the same step)"),
     "model": (1, 2, r"has a tensor of the shape \[5,[47]\], where another worker has \[5,[47]\]"),
 }

@@ -93,6 +93,7 @@ class Heartbeats:
         self._has_waited = False
         self._socket: socket.socket | None = None
         self._chief: tuple[str, int] | None = None
+        self._senders: dict[int, Any] = {}
         self.beats: dict[int, Beat] = {}
         """The last one of each worker that was heard of; of all on the chief, of itself and the chief elsewhere."""
 
@@ -165,13 +166,17 @@ class Heartbeats:
             rank, self._last[found[0]], beat = found
             self.beats[rank] = beat
             self._heard_s[rank] = self._clock()
+            self._senders[rank] = sender
             if self.rank == 0 and rank not in answered:
                 answered.add(rank)
                 self._send(own, sender)
 
     def close(self) -> None:
-        """Gives the port free."""
+        """Gives the port free. The chief, who only answers otherwise, tells all others its last beat before."""
         if self._socket is not None:
+            if self.rank == 0 and self.rank in self.beats:
+                for sender in self._senders.values():
+                    self._send(self.beats[self.rank], sender)
             self._socket.close()
             self._socket = None
 

@@ -92,7 +92,7 @@ has, goes on where the last save was.
         STUCK: f"waits for {verdict.seconds} s, longer than `ends_after_s` of `StallWatch`, in a reduction at which "
         f"all workers have arrived. {last} Look at the network between them. {_AGAIN}",
         ENDED: f"has ended its call {_ended(place, other)}, and others go on, {describe_place(other)}. {_SAME} That is "
-        "so too for `stop_training` and whatever ends a loop.",
+        "so too for `epochs`, `stop_training` and whatever ends a loop.",
         STEPS: f"no longer does the same step: after {place.ended_epochs} epoch(s) it has begun {place.ended_total} "
         f"batches, others {other.ended_total}. {_SAME}",
         MODEL: f"trains another model: its weights have other shapes than those of the others. {_SAME}",
@@ -165,8 +165,16 @@ def judge_doors(doors: Mapping[int, str], beats: Mapping[int, Place], own: Place
     """Who is gone, by what became of a connection to each; of several the chief, whose end ends them all."""
     for why in (GONE, UNREACHABLE):
         for rank in sorted(rank for rank, found in doors.items() if found == why):
-            return Verdict(rank, why, beats.get(rank, Place()), own)
+            place = beats.get(rank, Place())
+            # Whose script came to its end in order has left, and this one goes on.
+            has_left = why == GONE and bool(own.kind) and _has_ended(place, own)
+            return Verdict(rank, ENDED if has_left else why, place, own)
     return None
+
+
+def _has_ended(place: Place, own: Place) -> bool:
+    """Whether a worker is through with the call in which this one is."""
+    return place.call > own.call or (place.call == own.call and not place.kind)
 
 
 def judge_silence(silent_s: Mapping[int, float], limit_s: float, beats: Mapping[int, Place]) -> Verdict | None:

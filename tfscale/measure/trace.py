@@ -99,7 +99,14 @@ def read_trace(path: str | os.PathLike[str]) -> list[TraceRow]:
             f"Received: {os.fspath(path)!r}, which begins with {','.join(lines[0] if lines else [])[:100]!r}. "
             "Give a file that `tfscale.callbacks.NoiseScale` has written."
         )
-    layers = [name.removeprefix("v:") for name in lines[0][len(COLUMNS) :: 2]]
+    columns = lines[0][len(COLUMNS) :]
+    layers = [name.removeprefix("v:") for name in columns[::2]]
+    if columns != [f"{kind}:{name}" for name in layers for kind in "vm"] or len(set(layers)) < len(layers):
+        raise MeasureError(
+            "The columns of layers in a trace must come in pairs, `v:NAME` and `m:NAME`, once each.\n"
+            f"Received: {os.fspath(path)!r}, with {','.join(columns)[:100]!r}. Give a file as "
+            "`tfscale.callbacks.NoiseScale` has written it."
+        )
     rows: list[TraceRow] = []
     for number, line in enumerate(lines[1:], 2):
         rows.append(_read_row(line, layers, f"line {number} of {os.fspath(path)!r}"))
@@ -117,7 +124,9 @@ def _read_row(line: Sequence[str], layers: Sequence[str], where: str) -> TraceRo
         numbers = [math.nan if each == "" else float(each) for each in line]
         step, seen, variance, squared_mean, shards, examples, loss, seconds, *rest = numbers
         is_known = all(map(math.isfinite, [step, seen, variance, squared_mean, shards, examples, seconds, *rest]))
-        if not is_known or len(rest) != 2 * len(layers) or step < 1 or shards < 2 or examples <= 0:
+        if not is_known or len(rest) != 2 * len(layers) or examples <= 0:
+            raise ValueError("a number is missing, or out of its range")
+        if not (_is_count(step, 1) and _is_count(shards, 2)):
             raise ValueError("a number is missing, or out of its range")
     except ValueError as error:
         raise MeasureError(
@@ -127,3 +136,7 @@ def _read_row(line: Sequence[str], layers: Sequence[str], where: str) -> TraceRo
     moments = StepMoments(variance, squared_mean, examples, int(shards))
     by_layer = dict(zip(layers, zip(rest[::2], rest[1::2], strict=True), strict=True))
     return TraceRow(int(step), seen, moments, None if math.isnan(loss) else loss, seconds, by_layer)
+
+
+def _is_count(number: float, least: int) -> bool:
+    return least <= number < 2**53 and number == int(number)

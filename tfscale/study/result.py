@@ -82,7 +82,7 @@ def read_result(path: Path) -> TrialResult:
         steps = math.inf if content["steps"] is None else float(content["steps"])
         evaluations = tuple((int(step), float(value)) for step, value in content["evaluations"])
         return TrialResult(**content | {"trial": Trial(**content["trial"]), "steps": steps, "evaluations": evaluations})
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise StudyError(
             f"A result must be a file that a study has written.\nReceived: {path}: {error}. Remove the file: its trial "
             "is run again."
@@ -128,8 +128,12 @@ def read_results(path: str | os.PathLike[str]) -> list[TrialResult]:
     file = file / "study.csv" if file.is_dir() else file
     try:
         with file.open(encoding="utf-8", newline="") as text:
-            return [_from_row(row) for row in csv.DictReader(text)]
-    except (OSError, ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+            reader = csv.DictReader(text)
+            missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+            if missing:
+                raise ValueError(f"no column {missing[0]!r}")
+            return [_from_row(row) for row in reader]
+    except (OSError, ValueError, TypeError, csv.Error) as error:
         raise StudyError(
             f"A study must be a table with the columns {', '.join(COLUMNS)}.\nReceived: {file}: {error}. "
             "`tfscale study` writes one."
@@ -137,10 +141,17 @@ def read_results(path: str | os.PathLike[str]) -> list[TrialResult]:
 
 
 def _from_row(row: Mapping[str, Any]) -> TrialResult:
+    if None in row or None in row.values():
+        raise ValueError(
+            f"a row that begins with {','.join(list(row.values())[:3])[:100]!r} has not one value a column"
+        )
     prefix = "parameter:"
     own = {name.removeprefix(prefix): float(each) for name, each in row.items() if name.startswith(prefix) and each}
     trial = Trial(int(row["batch"]), int(row["point"]), int(row["seed"]), own)
     steps = float(row["steps"])
     if not steps > 0 or trial.batch < 1:
         raise ValueError(f"batch {trial.batch} with {steps} steps")
-    return TrialResult(trial, steps, row["reason"], float(row["seconds"]), row["device"], row["commit"])
+    seconds = float(row["seconds"])
+    if not math.isfinite(seconds):
+        raise ValueError(f"{seconds} seconds")
+    return TrialResult(trial, steps, row["reason"], seconds, row["device"], row["commit"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -97,21 +97,31 @@ def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], states: dic
             if callback_counters(callback):
                 _log.info("%s was not there when the checkpoint was written: it counts from now on.", key)
         elif isinstance(callback, keras.callbacks.CSVLogger):
-            _write_rows(callback, state["rows"])
+            _give_back(callback, state, _write_rows)
         elif hasattr(callback, "set_state"):
-            _give_back(callback, state)
+            _give_back(callback, state, lambda own, given: own.set_state(given))
         else:
-            for name, value in state.items():
-                setattr(callback, name, value)
+            _give_back(callback, state, _set_counters)
 
 
-def _give_back(callback: Any, state: Any) -> None:
+def _set_counters(callback: Any, counters: Any) -> None:
+    known = callback_counters(callback)
+    for name, value in counters.items():
+        if name in known:
+            setattr(callback, name, value)
+        else:
+            _log.info("%s counts no %.100a: it is left out.", type(callback).__name__, name)
+
+
+def _give_back(callback: Any, state: Any, give: Callable[[Any, Any], Any]) -> None:
     try:
-        callback.set_state(state)
+        give(callback, state)
     except Exception as error:
         raise RecoveryError(
             "A callback must take back what its `get_state()` returned.\n"
-            f"Received: {type(callback).__name__}, whose `set_state` raised {type(error).__name__}: {error}. Let it "
+            f"Received: {type(callback).__name__}, whose "
+            f"{'`set_state`' if hasattr(callback, 'set_state') else 'saved state'} raised {type(error).__name__}: "
+            f"{error}. Let it "
             "take what was saved by an earlier version of it, too, or begin anew in another directory."
         ) from error
 
@@ -144,8 +154,9 @@ def _read_rows(logger: keras.callbacks.CSVLogger) -> str:
         return file.read()
 
 
-def _write_rows(logger: keras.callbacks.CSVLogger, rows: str) -> None:
+def _write_rows(logger: keras.callbacks.CSVLogger, state: dict[str, str]) -> None:
     """Gives a logger its rows back: it empties its file when `fit` begins, and rows behind the save come again."""
+    rows = state["rows"]
     # On workers other than the chief it was never opened.
     if logger.csv_file is not None:
         logger.csv_file.seek(0)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tfscale.errors import RecoveryError
 from tfscale.training.recovery.decision import Settings
+from tfscale.training.recovery.facts import check_facts
 from tfscale.training.recovery.files import WAY_OUT, StateFiles, TakenError
 from tfscale.training.recovery.folder import Saved
 from tfscale.training.recovery.identity import find_differences
@@ -32,11 +33,13 @@ class RunDirectory:
         self._settings = settings
         self._lock: DirectoryLock | RemoteDirectory
         if isinstance(settings.directory, RemotePath):
-            self._lock = remote = RemoteDirectory(settings.directory, settings.keep)
+            self._lock = remote = RemoteDirectory(settings.directory, settings.keep, check=check_facts)
             self.files = remote.files
         else:
             self._lock = lock = DirectoryLock(settings.directory)
-            self.files = StateFiles(settings.directory, settings.keep, look_first=lambda: self._refuse(lock.keep()))
+            self.files = StateFiles(
+                settings.directory, settings.keep, look_first=lambda: self._refuse(lock.keep()), check=check_facts
+            )
         """What is saved there."""
 
     def release(self) -> None:

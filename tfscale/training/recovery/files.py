@@ -61,6 +61,7 @@ class StateFiles:
         folders: That of checkpoints and that of starts, where they are not of this host.
         patience_s: How long a save waits for the one before, until it is given up; None for as long as that takes.
         look_first: Raises where nothing must be written any more; called before each save, off the training thread.
+        check: Raises where a state that was read is none to go on from; it is passed over as a damaged one is.
     """
 
     def __init__(
@@ -71,11 +72,13 @@ class StateFiles:
         folders: tuple[CheckpointFolder, CheckpointFolder] | None = None,
         patience_s: float | None = None,
         look_first: Callable[[], None] = lambda: None,
+        check: Callable[[Saved], None] = lambda saved: None,
     ):
         self._directory = os.fspath(directory)
         self._within, self._starts = folders or (Folder(Path(directory), keep), Folder(Path(directory) / STARTS, keep))
         self._patience_s = patience_s
         self._look_first = look_first
+        self._check = check
         self._is_late = False
         # In place of `Thread.join`, which takes a thread for ended where Ctrl-C comes (Python 3.11).
         self._has_ended = threading.Event()
@@ -104,7 +107,7 @@ class StateFiles:
                 "A run must be able to see whether there is a state to go on from.\n"
                 f"Received: the directory {self._directory!r:.300}: {error.strerror}. Look at its name and at the disk."
             ) from error
-        found = next(_readable(there), None)
+        found = next(self._readable(there), None)
         if found is None and there:
             raise RecoveryError(
                 "A run that was begun must be able to go on from one of its checkpoints.\n"
@@ -116,7 +119,7 @@ class StateFiles:
 
     def read_start(self, epoch: int) -> Saved | None:
         """Returns the newest state of the start of `epoch`, counted from 0, or of one before it; None for none."""
-        found = _readable([(self._starts, path) for path in self._starts.complete()])
+        found = self._readable([(self._starts, path) for path in self._starts.complete()])
         return next((saved for saved in found if saved.facts["position"][0] <= epoch), None)
 
     def write(
@@ -190,6 +193,21 @@ class StateFiles:
             _what(error),
         )
 
+    def _readable(self, there: Sequence[tuple[CheckpointFolder, str]]) -> Iterator[Saved]:
+        """Those that are whole, newest first."""
+        for folder, path in sorted(there, key=lambda each: _number(each[1]), reverse=True):
+            try:
+                found = folder.read(path)
+                self._check(found)
+            except StoreError:
+                # It may be whole.
+                raise
+            except Exception as error:
+                # What TensorFlow raises for a damaged file depends on where the damage is.
+                _log.error("%s cannot be read and is passed over: %s", path, first_line(error))
+                continue
+            yield found
+
     def _sweep(self) -> None:
         for folder in (self._within, self._starts):
             folder.sweep()
@@ -197,21 +215,6 @@ class StateFiles:
 
 def _number(path: str) -> int:
     return int(path.rpartition("-")[2])
-
-
-def _readable(there: Sequence[tuple[CheckpointFolder, str]]) -> Iterator[Saved]:
-    """Those that are whole, newest first."""
-    for folder, path in sorted(there, key=lambda each: _number(each[1]), reverse=True):
-        try:
-            found = folder.read(path)
-        except StoreError:
-            # It may be whole.
-            raise
-        except Exception as error:
-            # What TensorFlow raises for a damaged file depends on where the damage is.
-            _log.error("%s cannot be read and is passed over: %s", path, first_line(error))
-            continue
-        yield found
 
 
 def _what(error: Exception) -> str:

@@ -163,7 +163,7 @@ class FitData:
             if self._training is None or not self._training.reads_by_index:
                 self._batches = PeekedBatches(data.begin_ahead())
             return self.finds_next_batch(position, noted)
-        earlier = [each for each in noted["earlier"] if each["at"][0] == start.pass_index]
+        earlier = [each for each in noted.get("earlier", []) if each["at"][0] == start.pass_index]
         reached = min([start.batch, *(each["at"][1] for each in earlier)])
         data.start_at(reached)
         self._batches = PeekedBatches(data.begin_ahead())

@@ -77,7 +77,7 @@ def parse_note(content: bytes) -> LeaseNote:
         if not math.isfinite(renewed_s) or not 0 < texts[1] < 2**31:
             raise ValueError
         return LeaseNote(*texts, renewed_s=renewed_s)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         # What it says becomes the token, so that a change is seen; it has no age.
         return LeaseNote("?", 0, "?", repr(content[:1000]), "?", math.inf)
 

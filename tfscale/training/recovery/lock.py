@@ -106,7 +106,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 def _read(descriptor: int) -> Any:
     try:
         return json.loads(os.pread(descriptor, 10_000, 0))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

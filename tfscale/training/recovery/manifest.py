@@ -34,8 +34,13 @@ class StoredFile:
 
     def __post_init__(self) -> None:
         # It becomes the name of a file of this host.
-        if not _SUFFIX.fullmatch(self.suffix) or not re.fullmatch("[0-9a-f]{64}", self.sha256) or self.num_bytes < 0:
-            raise ValueError(f"its manifest names no file of a checkpoint: {self!r}")
+        texts = [
+            (self.suffix, _SUFFIX),
+            (self.sha256, re.compile("[0-9a-f]{64}")),
+        ]
+        are_right = all(type(text) is str and pattern.fullmatch(text) for text, pattern in texts)
+        if not are_right or not _is_count(self.num_bytes):
+            raise ValueError(f"its manifest names no file of a checkpoint: {ascii(self)[:200]}")
 
 
 @dataclass(frozen=True)
@@ -64,16 +69,29 @@ def parse_manifest(content: bytes) -> Manifest:
         ValueError: For anything else.
     """
     try:
-        found: dict[str, Any] = json.loads(content)
+        found: dict[str, Any] = _read_json(content)
         if found["format"] != _FORMAT:
-            raise ValueError(f"its manifest has the format {found['format']!r}, not {_FORMAT}")
-        files = tuple(
-            StoredFile(str(each["suffix"]), int(each["num_bytes"]), str(each["sha256"])) for each in found["files"]
-        )
-        if "index" not in {file.suffix for file in files}:
-            raise ValueError("its manifest names no index")
-        return Manifest(int(found["number"]), bool(found["is_start"]), files)
-    except (KeyError, TypeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ValueError(f"its manifest has the format {ascii(found['format'])[:100]}, not {_FORMAT}")
+        files = tuple(StoredFile(each["suffix"], each["num_bytes"], each["sha256"]) for each in found["files"])
+        suffixes = [file.suffix for file in files]
+        if "index" not in suffixes or len(set(suffixes)) < len(suffixes):
+            raise ValueError("its manifest names no index, or a file twice")
+        if not _is_count(found["number"]) or type(found["is_start"]) is not bool:
+            raise ValueError("its manifest has no number, or does not say whether it is of a start")
+        return Manifest(found["number"], found["is_start"], files)
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"its manifest is none: {type(error).__name__}") from error
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _read_json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits is a plain ValueError.
         raise ValueError(f"its manifest is none: {type(error).__name__}") from error
 
 

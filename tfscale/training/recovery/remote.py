@@ -47,10 +47,17 @@ class RemoteDirectory:
         keep: Checkpoints that are kept, and as many of starts.
         open_store: Returns the objects of a folder.
         times: Of the lease.
+        check: Raises where a state that was read is none to go on from.
     """
 
     def __init__(
-        self, directory: RemotePath, keep: int, *, open_store: OpenStore = Store, times: LeaseTimes | None = None
+        self,
+        directory: RemotePath,
+        keep: int,
+        *,
+        open_store: OpenStore = Store,
+        times: LeaseTimes | None = None,
+        check: Callable[[Saved], None] = lambda saved: None,
     ):
         self._scratch = Scratch()
         self._lease = DirectoryLease(directory, open_store(directory), times)
@@ -58,7 +65,7 @@ class RemoteDirectory:
             RemoteFolder(open_store(path), keep, scratch=self._scratch, check=self._lease.check, is_start=is_start)
             for path, is_start in ((directory, False), (directory / STARTS, True))
         ]
-        self.files = StateFiles(directory, keep, folders=(folders[0], folders[1]), patience_s=_PATIENCE_S)
+        self.files = StateFiles(directory, keep, folders=(folders[0], folders[1]), patience_s=_PATIENCE_S, check=check)
         """What is saved there."""
 
     def take(self) -> str | None:
