@@ -36,7 +36,7 @@ def compared():
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_every_bit_is_that_of_steps_traced_by_each_replica(compared, row):
+def test_it_leaves_what_steps_traced_by_each_replica_leave(compared, row):
     differing, reasons = compared[row]
     assert not reasons
     assert not differing
