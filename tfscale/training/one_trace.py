@@ -76,8 +76,8 @@ def run_once_for_all(
 
 
 def _is_traced_by_each() -> bool:
-    """Whether the environment asks for it: the way round where a device makes trouble of it."""
-    asked = os.environ.get(_VARIABLE, "once")
+    """Whether the environment does not ask for one trace."""
+    asked = os.environ.get(_VARIABLE, "each")
     if asked not in ("once", "each"):
         raise ModelError(
             f"`{_VARIABLE}` says whether a step is traced once for all replicas, or by each of them.\n"
@@ -88,6 +88,10 @@ def _is_traced_by_each() -> bool:
 
 def _trace(strategy: tf.distribute.Strategy, step: Callable[[], Any], parts: Sequence[Any]) -> list[OneTrace]:
     """For each replica the trace that is called for it: one for all whose parts are of one kind."""
+    leaves = [leaf for part in parts for leaf in tf.nest.flatten(part)]
+    if any(isinstance(leaf, tf.SparseTensor | tf.RaggedTensor) for leaf in leaves):
+        # What their shapes tell while they are traced is lost in arguments, and gradients of lookups with it.
+        raise NotAlikeError("it is given sparse or ragged rows")
     traced: dict[Any, OneTrace] = {}
     keys, copies = Keys(), _copies(strategy)
     for replica, part in enumerate(parts):
