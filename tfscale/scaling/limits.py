@@ -55,6 +55,14 @@ def check_clipped_share(value: Any) -> float | None:
     return float(value)
 
 
+def _about(value: Fraction) -> str:
+    """Three digits of a number, which may be beyond what a float holds."""
+    try:
+        return f"{float(value):.3g}"
+    except OverflowError:
+        return "more than 1e308"
+
+
 def caution_critical_batch(batches: BatchPlan, critical_batch: Any, knobs: Iterable[ScaledKnob]) -> Iterator[str]:
     """Yields a sentence from half the critical batch on, with the examples that the growth costs.
 
@@ -70,9 +78,9 @@ def caution_critical_batch(batches: BatchPlan, critical_batch: Any, knobs: Itera
         return
     examples = (1 + batch / critical) / (1 + before / critical)
     yield (
-        f"A global batch of {batch} is {float(batch / critical):.3g} of the critical batch of {format_value(critical)}:"
-        f" to the same loss it takes about {float(examples):.3g} times the examples of a batch of {before}, and "
-        f"{float(examples / batches.batch_ratio):.3g} of its steps, not {float(1 / batches.batch_ratio):.3g}. Train "
+        f"A global batch of {batch} is {_about(batch / critical)} of the critical batch of {format_value(critical)}:"
+        f" to the same loss it takes about {_about(examples)} times the examples of a batch of {before}, and "
+        f"{_about(examples / batches.batch_ratio)} of its steps, not {_about(1 / batches.batch_ratio)}. Train "
         "for as many more epochs, or use a smaller batch."
     )
     memory = ADAM_BETA_1["memory"]
