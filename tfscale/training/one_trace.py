@@ -90,7 +90,7 @@ def _trace(strategy: tf.distribute.Strategy, step: Callable[[], Any], parts: Seq
     """For each replica the trace that is called for it: one for all whose parts are of one kind."""
     leaves = [leaf for part in parts for leaf in tf.nest.flatten(part)]
     if any(isinstance(leaf, tf.SparseTensor | tf.RaggedTensor) for leaf in leaves):
-        # What their shapes tell while they are traced is lost in arguments, and gradients of lookups with it.
+        # The weights of a sparse input that is embedded were wrong; why is not known.
         raise NotAlikeError("it is given sparse or ragged rows")
     traced: dict[Any, OneTrace] = {}
     keys, copies = Keys(), _copies(strategy)
