@@ -142,6 +142,20 @@ def test_what_is_noted_beside_a_state():
     assert min(ends.values()) > 50, ends
 
 
+def test_a_note_of_another_kind_of_numpy_generator():
+    good, arrays = notes()
+    own = np.random.get_bit_generator()
+    np.random.set_bit_generator(np.random.PCG64(1))
+    try:
+        with pytest.raises(ValueError, match="is a 'MT19937', and here it is a PCG64"):
+            check_facts(Saved(good, arrays))
+        check_facts(Saved(*notes()))
+        states = read_random_streams()
+    finally:
+        np.random.set_bit_generator(own)
+    assert states["numpy"]["bit_generator"] == "PCG64"
+
+
 def test_manifests():
     good = json.loads(Manifest(7, True, (StoredFile("index", 3, "0" * 64),)).to_bytes())
 
