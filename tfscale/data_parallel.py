@@ -16,6 +16,8 @@ import keras
 import tensorflow as tf
 
 from tfscale.moved import refusing_moved
+from tfscale.replicas.inputs import local_replicas, worker_rank
+from tfscale.replicas.link import describe_link
 from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, describe_recipe
 from tfscale.scaling.batch_plan import check_one_batch
 from tfscale.scaling.recipe import choose_recipe
@@ -30,8 +32,6 @@ from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.callbacks.step_counted import rederive_callbacks
 from tfscale.training.data.dataset import GlobalDataset
 from tfscale.training.data.distribution import prepare_others
-from tfscale.training.inputs import local_replicas, worker_rank
-from tfscale.training.link import describe_link
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
 from tfscale.training.network import Network, choose_network

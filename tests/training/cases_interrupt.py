@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tfscale.replicas.made import made_under
 from tfscale.training import state
-from tfscale.training.made import made_under
 from tfscale.training.recovery import files, folder
 from tfscale.training.recovery.variables import RunVariables
 

@@ -185,7 +185,7 @@ def answers() -> dict[str, Any]:
         model.compile(sgd())
         loose = {"optimizer": adam(), "metric": keras.metrics.Mean()}
     model.fit(**DATA, verbose=0)
-    from tfscale.training.made import made_under
+    from tfscale.replicas.made import made_under
 
     made = made_under(dp.strategy)
     told["seen"] = [any(loose["optimizer"] is each for each in made.optimizers)]

@@ -10,9 +10,9 @@ import keras
 import numpy as np
 
 import tfscale
+from tfscale.replicas.inputs import local_replicas
+from tfscale.replicas.progress import watch_progress
 from tfscale.training import steps_per_call
-from tfscale.training.inputs import local_replicas
-from tfscale.training.progress import watch_progress
 
 
 class Traced(keras.layers.Layer):

@@ -19,7 +19,7 @@ def all_reduce_lanes(strategy: tf.distribute.Strategy, num_lanes: int) -> list[C
     Why: `all_reduce` of a replica's context gives every collective the replica's one ordering token, so that they run
     strictly one after the other. A second object of the class that TensorFlow uses there has tokens of its own, and
     shares the keys by which the replicas find each other. For rings only: NCCL wants one order.
-    Breaks first: tests/training/test_all_reduce.py::test_lanes.
+    Breaks first: tests/replicas/test_all_reduce.py::test_lanes.
     """
     first = read(strategy.extended, "_cross_device_ops")
     others = [

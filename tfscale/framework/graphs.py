@@ -31,7 +31,7 @@ def captured_from_outside(graph: Any) -> dict[str, Any]:
     """What the placeholders of a function's graph stand for that were made for tensors of outside, by their names.
 
     Why: whether an index comes from the batch shows only in the graph around a loop or a function that XLA compiles.
-    Breaks first: tests/training/test_graph_walk.py.
+    Breaks first: tests/replicas/test_graph_walk.py.
     """
     return {inside.op.name: outside for outside, inside in getattr(graph, "captures", ())}
 
@@ -89,7 +89,7 @@ def graph_of_function(graph: Any, name: str) -> Any:
     """The graph of a function that an operation of `graph` calls by its name, or None where it is not known here.
 
     Why: whether a replica may wait in there for another one shows only in there.
-    Breaks first: tests/training/test_branches.py.
+    Breaks first: tests/replicas/test_branches.py.
     """
     while graph is not None:
         function = graph._get_function(name)

@@ -78,6 +78,6 @@ def replace_auto_jit_compile(model: keras.Model, decide: Callable[[], bool]) -> 
     """Lets `decide()` answer what `compile(jit_compile="auto")` means for `model`.
 
     Why: Keras switches XLA off without a word when a model was created under a strategy.
-    Breaks first: tests/training/test_xla.py.
+    Breaks first: tests/replicas/test_xla.py.
     """
     replace(model, "_resolve_auto_jit_compile", decide)

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.framework.models import flat_layers
-from tfscale.training.share import current_share
+from tfscale.replicas.share import current_share
 from tfscale.training.terms import as_mean, meet_term
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.training.made import made_under
-from tfscale.training.replica_walk import Frame, ReplicaWalk
+from tfscale.replicas.made import made_under
+from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 
 _SETS = frozenset(("AssignVariableOp",))
 _CHANGES = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))

@@ -20,10 +20,10 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.framework.layers import batch_moments, reduction_axes, replace_batch_moments
 from tfscale.framework.models import flat_layers
+from tfscale.replicas.all_reduce import all_reduce_sum
+from tfscale.replicas.share import current_share
 from tfscale.scaling import ScaledKnob, scale_batch_norm_momentum
-from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.gather import slope_weight
-from tfscale.training.share import current_share
 from tfscale.training.terms import is_recording
 
 MODES = ("auto", "local", "synchronized")

@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.replicas.out_of_memory import out_of_memory_error
 from tfscale.training.data.distribution import uneven_examples_error, wrong_batch_error
-from tfscale.training.out_of_memory import out_of_memory_error
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.training.agreement import first_of_workers
+from tfscale.replicas.agreement import first_of_workers
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.first_step import Outcome, TwoRuns
 from tfscale.training.randomness import seed_generators

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfscale.training.agreement import agree_with_chief, gather_rows_of_workers
-from tfscale.training.inputs import (
+from tfscale.replicas.agreement import agree_with_chief, gather_rows_of_workers
+from tfscale.replicas.inputs import (
     ReplicaBatch,
     count_rows,
     has_rows,

@@ -30,9 +30,9 @@ import tensorflow as tf
 
 from tfscale.errors import CommunicationError
 from tfscale.framework.replicas import write_locally
-from tfscale.training.all_reduce import all_are_ready, widened
+from tfscale.replicas.all_reduce import all_are_ready, widened
+from tfscale.replicas.thread_flag import ThreadFlag
 from tfscale.training.loss_scale import scaled, unscaled
-from tfscale.training.thread_flag import ThreadFlag
 from tfscale.training.updaters import innermost
 
 _log = logging.getLogger(__name__)

@@ -15,20 +15,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
+from tfscale.replicas.made import made_under
+from tfscale.replicas.one_trace import on_parts, own_part
+from tfscale.replicas.own_functions import trace_anew
+from tfscale.replicas.own_share import as_lone_replica
+from tfscale.replicas.progress import counting_nothing
+from tfscale.replicas.xla import without_xla
 from tfscale.training.assignments import assigned_apart
 from tfscale.training.double_buffer import at_once
-from tfscale.training.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
-from tfscale.training.made import made_under
-from tfscale.training.one_trace import on_parts, own_part
-from tfscale.training.own_functions import trace_anew
 from tfscale.training.own_numbers import OwnNumbers
-from tfscale.training.own_share import as_lone_replica
-from tfscale.training.progress import counting_nothing
 from tfscale.training.randomness import draw_as_first_here, seed_generators
 from tfscale.training.silence import silenced
 from tfscale.training.state import State
 from tfscale.training.terms import Recorder, Term, Terms, meet_term, meeting_terms
-from tfscale.training.xla import without_xla
 
 
 @dataclasses.dataclass(frozen=True)

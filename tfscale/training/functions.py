@@ -15,20 +15,20 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from tfscale.training.all_reduce import all_gather
-from tfscale.training.double_buffer import at_once
-from tfscale.training.inputs import (
+from tfscale.replicas.all_reduce import all_gather
+from tfscale.replicas.inputs import (
     LocalReplicas,
     ReplicaBatch,
     local_replicas,
     own_parts,
     unsplit_batch,
 )
-from tfscale.training.one_trace import on_parts, own_part
+from tfscale.replicas.one_trace import on_parts, own_part
+from tfscale.replicas.undisturbed import undisturbed
+from tfscale.training.double_buffer import at_once
 from tfscale.training.own_numbers import BegunTraces, FirstTraces
 from tfscale.training.peeking import PeekedBatches
 from tfscale.training.steps_per_call import ChosenCalls
-from tfscale.training.undisturbed import undisturbed
 
 Logs = dict[str, Any]
 # Of what has not shown in so many calls there will be little to see.

@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.training.all_reduce import all_gather, all_reduce_sum, replica_id
-from tfscale.training.inputs import ReplicaBatch, num_rows
-from tfscale.training.share import Share, current_share, in_share
+from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_id
+from tfscale.replicas.inputs import ReplicaBatch, num_rows
+from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.training.terms import gradients_are_sums
 
 

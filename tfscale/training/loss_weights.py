@@ -10,7 +10,7 @@ import threading
 
 import tensorflow as tf
 
-from tfscale.training.share import Share
+from tfscale.replicas.share import Share
 
 
 class _Noted(threading.local):

@@ -35,10 +35,10 @@ from tfscale.framework.losses import (
     output_loss_trackers,
 )
 from tfscale.framework.models import flat_layers
-from tfscale.training.all_reduce import all_gather, all_reduce_sum
+from tfscale.replicas.all_reduce import all_gather, all_reduce_sum
+from tfscale.replicas.share import Share, current_share
 from tfscale.training.foreign import has_axis_of_rows, is_of_keras
 from tfscale.training.loss_weights import note_part
-from tfscale.training.share import Share, current_share
 from tfscale.training.terms import as_mean, is_recording
 
 

@@ -20,14 +20,14 @@ import tensorflow as tf
 
 from tfscale.framework.losses import arguments_of_function, metric_function
 from tfscale.framework.models import all_metrics
-from tfscale.training.all_reduce import all_reduce_sum, replica_id
+from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
+from tfscale.replicas.graph_walk import depends_on
+from tfscale.replicas.made import made_under
+from tfscale.replicas.own_share import make_lone_share
+from tfscale.replicas.replica_count import is_in_loop
+from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.training.foreign import is_of_keras
 from tfscale.training.gather import gather_rows
-from tfscale.training.graph_walk import depends_on
-from tfscale.training.made import made_under
-from tfscale.training.own_share import make_lone_share
-from tfscale.training.replica_count import is_in_loop
-from tfscale.training.share import Share, current_share, in_share
 from tfscale.training.terms import as_mean, is_gathered, meet_term, tells_whole_results
 
 _log = logging.getLogger(__name__)

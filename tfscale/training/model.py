@@ -19,6 +19,10 @@ from tfscale.framework.datasets import distributed_dataset
 from tfscale.framework.fit import keep_last_logs
 from tfscale.framework.models import flat_layers, replace_auto_jit_compile, replace_symbolic_build
 from tfscale.moved import refusing_moved
+from tfscale.replicas.failures import failing_together
+from tfscale.replicas.made import made_under
+from tfscale.replicas.one_at_a_time import one_at_a_time
+from tfscale.replicas.xla import would_compile
 from tfscale.training import metrics, step
 from tfscale.training.added_losses import meet_added_losses
 from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
@@ -36,18 +40,15 @@ from tfscale.training.data.dataset import find_global_dataset
 from tfscale.training.data.distribution import dataset_spec, forget_expected_batch, prepare_others
 from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.data_end import ending_as_keras, what_needs_no_batch
-from tfscale.training.failures import failing_together
 from tfscale.training.first_states import FirstStates
 from tfscale.training.first_step import Steps
 from tfscale.training.frozen import forget_functions, note_trained
 from tfscale.training.functions import Look, ReplicaSteps, StepRunner
 from tfscale.training.half_made import noting_half_made, refuse_half_made
 from tfscale.training.losses import make_losses_global
-from tfscale.training.made import made_under
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.network import Network, choose_network
 from tfscale.training.on_batches import guard_calls_on_batches
-from tfscale.training.one_at_a_time import one_at_a_time
 from tfscale.training.optimizers import reduce_gradients_once
 from tfscale.training.plain_step import has_own_logs, has_own_step, keras_step
 from tfscale.training.predictions import forms_of_predictions, predict_step
@@ -62,7 +63,6 @@ from tfscale.training.strategy import adopt_strategy, check_network_of
 from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost, updating
 from tfscale.training.vouching import check_mode, is_checked, look_key
-from tfscale.training.xla import would_compile
 
 _FIRSTS = {"train_step": "first step", "test_step": "first step of an evaluation", "predict_step": "first prediction"}
 

@@ -16,10 +16,10 @@ import keras
 import tensorflow as tf
 
 from tfscale.framework.losses import loss_entries
+from tfscale.replicas.share import Share, num_replicas
 from tfscale.training.loss_weights import forget_parts, noted_parts
 from tfscale.training.micro_steps import Part
 from tfscale.training.noise_recorder import NoiseRecorder
-from tfscale.training.share import Share, num_replicas
 from tfscale.training.terms import is_recording
 from tfscale.training.updaters import accumulates, innermost
 

@@ -10,11 +10,11 @@ import keras
 import tensorflow as tf
 
 from tfscale.cluster.place import ON_BATCH
+from tfscale.replicas.failures import failing_together
+from tfscale.replicas.one_at_a_time import one_at_a_time
+from tfscale.replicas.uncaught import begin_loop
 from tfscale.training.call_errors import naming_errors
-from tfscale.training.failures import failing_together
 from tfscale.training.half_made import noting_half_made, refuse_half_made
-from tfscale.training.one_at_a_time import one_at_a_time
-from tfscale.training.uncaught import begin_loop
 
 
 def guard_calls_on_batches(model: keras.Model, strategy: tf.distribute.Strategy) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.framework.graphs import around_loops
+from tfscale.replicas.share import current_share
 from tfscale.training.optimizers import sum_of_global_batch
-from tfscale.training.share import current_share
 from tfscale.training.terms import sums_where_read
 
 

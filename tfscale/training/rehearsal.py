@@ -12,14 +12,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.replicas.made import made_under
+from tfscale.replicas.outside import making_variables_outside
+from tfscale.replicas.own_share import as_lone_replica, make_lone_share
+from tfscale.replicas.share import in_share
+from tfscale.replicas.undisturbed import undisturbed
 from tfscale.training.double_buffer import at_once
-from tfscale.training.made import made_under
-from tfscale.training.outside import making_variables_outside
-from tfscale.training.own_share import as_lone_replica, make_lone_share
 from tfscale.training.randomness import draw_as_first_here
-from tfscale.training.share import in_share
 from tfscale.training.state import State
-from tfscale.training.undisturbed import undisturbed
 
 
 def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_spec: Any) -> None:

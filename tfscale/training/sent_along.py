@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.replicas.all_reduce import all_reduce_sum
+from tfscale.replicas.share import Share
 from tfscale.training import checksums, metrics
-from tfscale.training.all_reduce import all_reduce_sum
 from tfscale.training.non_finite import StepWatch, Telling
-from tfscale.training.share import Share
 
 
 class SentAlong(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfscale.training.made import made_under
+from tfscale.replicas.made import made_under
+from tfscale.replicas.undisturbed import undisturbed
 from tfscale.training.own_numbers import OwnNumbers
-from tfscale.training.undisturbed import undisturbed
 
 # What may be zero at first: the weight of a loss ...
 _LATER_WEIGHT = 0.5

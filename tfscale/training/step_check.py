@@ -17,12 +17,12 @@ import tensorflow as tf
 
 from tfscale.errors import ParityError, TfscaleError
 from tfscale.framework.optimizers import gradient_accumulators
-from tfscale.training.agreement import first_of_workers
+from tfscale.replicas.agreement import first_of_workers
+from tfscale.replicas.made import made_under
 from tfscale.training.chance import Chance, slots_of
 from tfscale.training.check_rows import Amount, CheckRows
 from tfscale.training.divided_calls import DrawsBesideError
 from tfscale.training.first_step import Outcome, Steps, TwoRuns
-from tfscale.training.made import made_under
 from tfscale.training.metrics import metrics_of
 from tfscale.training.no_reference import NoReferenceError, as_reference
 from tfscale.training.other_ways import OtherWay, other_ways

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.framework.losses import loss_tracker
-from tfscale.training.agreement import agree_with_chief
+from tfscale.replicas.agreement import agree_with_chief
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.first_step import Outcome, TwoRuns
 from tfscale.training.foreign import is_of_keras

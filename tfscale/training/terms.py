@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfscale.training.all_reduce import all_reduce_sum
-from tfscale.training.share import Share, current_share, in_share
+from tfscale.replicas.all_reduce import all_reduce_sum
+from tfscale.replicas.share import Share, current_share, in_share
 
 MEAN, SUM = "mean", "sum"
 # Says of a layer whether its calls are divided.

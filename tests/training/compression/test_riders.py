@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.training.together import Failure, run_together
 from tfscale.training.compression.riders import add_up, take_seats
 
-CASE = "tests.training.cases_all_reduce:riders"
+CASE = "tests.replicas.cases_all_reduce:riders"
 # replicas, dtype of the gradient, how many more; float64 always takes a collective of its own.
 CALLS = [
     (3, "bfloat16", 5, 2),

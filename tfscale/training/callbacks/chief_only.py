@@ -11,8 +11,8 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import CallbackError, RecoveryError
+from tfscale.replicas.inputs import local_replicas
 from tfscale.training.callbacks.one_call import listed
-from tfscale.training.inputs import local_replicas
 
 _WRITE_FILES = (
     keras.callbacks.CSVLogger,

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import RecoveryError
-from tfscale.training.agreement import gather_number
+from tfscale.replicas.agreement import gather_number
 from tfscale.training.callbacks.chief_only import inner_callback
 from tfscale.training.recovery.decision import Settings
 from tfscale.training.recovery.fit_data import FitData

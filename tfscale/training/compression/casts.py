@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
+from tfscale.replicas.share import num_replicas
 from tfscale.training.compression.protocol import Compression, Reduction, State, SumOverReplicas
-from tfscale.training.share import num_replicas
 
 # NVIDIA: arithmetic in 16 bits came with compute capability 5.3.
 _FP16_CAPABILITY = (5, 3)

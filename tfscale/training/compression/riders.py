@@ -12,9 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.training.all_reduce import replica_id, sum_as_they_are
-from tfscale.training.packs import is_dense, size_bytes
-from tfscale.training.share import num_replicas
+from tfscale.replicas.all_reduce import replica_id, sum_as_they_are
+from tfscale.replicas.packs import is_dense, size_bytes
+from tfscale.replicas.share import num_replicas
 
 _PARTS = 3
 # What a slow link (1 Gbit/s) carries in half of the time that a collective takes to begin. Not tuned.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfscale.errors import DataError
-from tfscale.training.agreement import gather_from_workers
+from tfscale.replicas.agreement import gather_from_workers
 
 
 def agree(strategy: tf.distribute.Strategy, *, seed: int, fingerprint: tuple[int, int], arguments: int) -> int:

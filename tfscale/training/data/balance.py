@@ -16,9 +16,9 @@ import keras
 import tensorflow as tf
 
 from tfscale.framework.models import call_model
-from tfscale.training.agreement import gather_from_workers
-from tfscale.training.all_reduce import replica_id
-from tfscale.training.inputs import ReplicaBatch, local_replicas, worker_rank
+from tfscale.replicas.agreement import gather_from_workers
+from tfscale.replicas.all_reduce import replica_id
+from tfscale.replicas.inputs import ReplicaBatch, local_replicas, worker_rank
 
 _log = logging.getLogger(__name__)
 

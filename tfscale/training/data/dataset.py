@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import BatchError, DataError
+from tfscale.replicas.inputs import CountedPasses, in_turn_on_gpus, local_replicas, on_gpus
 from tfscale.training.data.agreement import agree
 from tfscale.training.data.balance import propose_loads
 from tfscale.training.data.file_pipeline import FilePipeline
@@ -21,7 +22,6 @@ from tfscale.training.data.mapping import ExampleMap
 from tfscale.training.data.pipeline import Pipeline
 from tfscale.training.data.rows import EpochRows, replica_loads
 from tfscale.training.data.source import DEFAULT_BUFFER, ArraySource, StreamSource, make_files, make_source
-from tfscale.training.inputs import CountedPasses, in_turn_on_gpus, local_replicas, on_gpus
 
 
 class GlobalDataset:

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import BatchError, DataError
+from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
 from tfscale.training.data.files import RecordFiles
 from tfscale.training.data.mapping import (
     ExampleMap,
@@ -28,7 +29,6 @@ from tfscale.training.data.mapping import (
 )
 from tfscale.training.data.pipeline import passes
 from tfscale.training.data.rows import EpochRows
-from tfscale.training.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
 
 # Files that are read in turn where the order is mixed anyway.
 _NUM_AT_ONCE = 16

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
 from tfscale.training.data.mapping import (
     ExampleMap,
     as_seed,
@@ -24,7 +25,6 @@ from tfscale.training.data.mapping import (
 )
 from tfscale.training.data.rows import EpochRows
 from tfscale.training.data.source import ArraySource, StreamSource
-from tfscale.training.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
 
 Bounds = tuple[int, int]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfscale.errors import RecoveryError
+from tfscale.replicas.undisturbed import undisturbed
 from tfscale.training.recovery.folder import Folder, Saved, first_line
 from tfscale.training.recovery.store import StoreError
-from tfscale.training.undisturbed import undisturbed
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tfscale.framework.datasets import distributed_dataset, has_drawn_order, has_order_per_pass
 from tfscale.framework.fit import batches_per_pass, begin_epochs_later
+from tfscale.replicas.inputs import CountedPasses, GlobalBatches
 from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
-from tfscale.training.inputs import CountedPasses, GlobalBatches
 from tfscale.training.peeking import PeekedBatches
 from tfscale.training.recovery.batch_digest import digest_batch, is_same_batch
 from tfscale.training.recovery.identity import identify_data

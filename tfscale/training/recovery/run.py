@@ -14,7 +14,8 @@ import tensorflow as tf
 from tfscale.errors import RecoveryError
 from tfscale.framework.fit import restore_epoch
 from tfscale.framework.optimizers import micro_step_counter
-from tfscale.training.failures import EndedTogetherError
+from tfscale.replicas.failures import EndedTogetherError
+from tfscale.replicas.undisturbed import undisturbed
 from tfscale.training.recovery.batch_change import change_batch, first_rates, rate_factors, read_rates
 from tfscale.training.recovery.carrying import SaveWatchers
 from tfscale.training.recovery.counters import (
@@ -35,7 +36,6 @@ from tfscale.training.recovery.termination import EXIT_STATUS, Termination
 from tfscale.training.recovery.values import put_in_arrays, take_out_arrays
 from tfscale.training.recovery.variables import RunVariables
 from tfscale.training.recovery.votes import Vote, Workers
-from tfscale.training.undisturbed import undisturbed
 
 _log = logging.getLogger(__name__)
 

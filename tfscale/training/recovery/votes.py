@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfscale.training.all_reduce import all_reduce_sum, replica_id
-from tfscale.training.inputs import local_replicas
+from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
+from tfscale.replicas.inputs import local_replicas
 
 
 class Vote(NamedTuple):
