@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         TfscaleError,
         VersionError,
     )
+    from tfscale.exact.gather import gather_rows
+    from tfscale.exact.terms import sum_over_examples
     from tfscale.parity.verification import verify
     from tfscale.scaling.batch_plan import BatchPlan
     from tfscale.scaling.hyperparameters import scale_hyperparameters
@@ -53,13 +55,11 @@ if TYPE_CHECKING:
     from tfscale.training.compression.power_sgd import PowerSGD
     from tfscale.training.compression.protocol import Compression, Reduction
     from tfscale.training.data.files import RecordFiles
-    from tfscale.training.gather import gather_rows
     from tfscale.training.model import prepare
     from tfscale.training.network import Network
     from tfscale.training.optimizers import sum_gradients
     from tfscale.training.schedules import ReplicaSchedule, StepDecay
     from tfscale.training.strategy import make_strategy, simulate_replicas
-    from tfscale.training.terms import sum_over_examples
 
     __version__: str
 
@@ -149,14 +149,14 @@ _HOMES = {
     "StudyError": "tfscale.errors",
     "TfscaleError": "tfscale.errors",
     "VersionError": "tfscale.errors",
-    "gather_rows": "tfscale.training.gather",
+    "gather_rows": "tfscale.exact.gather",
     "make_strategy": "tfscale.training.strategy",
     "prepare": "tfscale.training.model",
     "resolve_cluster": "tfscale.cluster",
     "scale_hyperparameters": "tfscale.scaling.hyperparameters",
     "simulate_replicas": "tfscale.training.strategy",
     "sum_gradients": "tfscale.training.optimizers",
-    "sum_over_examples": "tfscale.training.terms",
+    "sum_over_examples": "tfscale.exact.terms",
     "verify": "tfscale.parity.verification",
 }
 

@@ -15,13 +15,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact.batch_norm import batch_norm_knobs, check_batch_norm, choose_batch_norm
 from tfscale.moved import refusing_moved
 from tfscale.replicas.inputs import local_replicas, worker_rank
 from tfscale.replicas.link import describe_link
 from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, describe_recipe
 from tfscale.scaling.batch_plan import check_one_batch
 from tfscale.scaling.recipe import choose_recipe
-from tfscale.training.batch_norm import batch_norm_knobs, check_batch_norm, choose_batch_norm
 from tfscale.training.callbacks.chief_only import write_on_chief_only
 from tfscale.training.callbacks.drift_watch import DriftWatch
 from tfscale.training.callbacks.noise_scale import noise_scale_beside

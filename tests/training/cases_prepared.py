@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.training.cases_batch_norm import count_collectives
+from tests.exact.cases_batch_norm import count_collectives
 from tests.training.contract import PlainKeras
 from tests.training.models import (
     LABELS,

@@ -99,7 +99,7 @@ def use_global_seed_generator(generator: keras.random.SeedGenerator | None) -> N
     """Makes `generator` the one behind `keras.random` without a seed in this thread, if there is one.
 
     Why: Keras keeps it by thread, and each replica is traced by a thread of its own, in which it would make another.
-    Breaks first: tests/training/test_randomness.py.
+    Breaks first: tests/exact/test_randomness.py.
     """
     if generator is not None:
         global_state.set_global_attribute(_GLOBAL_SEED_GENERATOR, generator)

@@ -41,7 +41,7 @@ def define_functions(functions: Iterable[Any]) -> None:
 
     Why: `tf.graph_util.import_graph_def` brings them into the graph alone, and a loop or a condition in it would look
     for them in vain.
-    Breaks first: tests/training/test_silence.py::test_inside_of_loops_and_with_variables.
+    Breaks first: tests/exact/test_silence.py::test_inside_of_loops_and_with_variables.
     """
     for function in functions:
         context.context().add_function_def(function)
@@ -51,7 +51,7 @@ def definition_of(kind: str) -> Any:
     """What an operation of this kind takes and gives: the `OpDef` with its `input_arg` and `output_arg`.
 
     Why: in a function's definition an output is called by its name, and no input tells its type.
-    Breaks first: tests/training/test_silence.py::test_inside_of_loops_and_with_variables.
+    Breaks first: tests/exact/test_silence.py::test_inside_of_loops_and_with_variables.
     """
     return op_def_registry.get(kind)
 

@@ -14,7 +14,7 @@ def flat_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """Every layer of `model`, at any depth, itself included.
 
     Why: the public `layers` stops at the first level, and misses cells and wrapped layers.
-    Breaks first: tests/training/test_batch_norm.py.
+    Breaks first: tests/exact/test_batch_norm.py.
     """
     return list(read(model, "_flatten_layers")())
 

@@ -13,9 +13,9 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ScalingError
+from tfscale.exact.norms import squared_norm
 from tfscale.replicas.share import Share
 from tfscale.replicas.thread_flag import ThreadFlag
-from tfscale.training.norms import squared_norm
 
 # Whether this thread takes a step.
 _UPDATING = ThreadFlag()

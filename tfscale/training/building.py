@@ -14,16 +14,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact.foreign import is_of_keras
+from tfscale.exact.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
+from tfscale.exact.plain_step import has_own_step
+from tfscale.exact.terms import Terms
 from tfscale.framework.models import build_from_spec, flat_layers
 from tfscale.replicas.made import made_under
 from tfscale.training.check_rows import CheckRows
-from tfscale.training.foreign import is_of_keras
 from tfscale.training.functions import Look
-from tfscale.training.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
 from tfscale.training.own_numbers import OwnNumbers
-from tfscale.training.plain_step import has_own_step
 from tfscale.training.rehearsal import rehearse, rehearse_eagerly
-from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost
 
 _log = logging.getLogger(__name__)

@@ -15,10 +15,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.exact.randomness import seed_generators
+from tfscale.exact.terms import Term
 from tfscale.replicas.agreement import first_of_workers
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.first_step import Outcome, TwoRuns
-from tfscale.training.randomness import seed_generators
 from tfscale.training.step_differences import (
     Difference,
     log_differences,
@@ -26,7 +27,6 @@ from tfscale.training.step_differences import (
     term_differences,
     tolerance_of,
 )
-from tfscale.training.terms import Term
 from tfscale.training.updaters import held_optimizers
 
 _log = logging.getLogger(__name__)

@@ -15,6 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.exact.randomness import draw_as_first_here, seed_generators
+from tfscale.exact.silence import silenced
+from tfscale.exact.terms import Recorder, Term, Terms, meet_term, meeting_terms
 from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_trace import on_parts, own_part
@@ -25,10 +28,7 @@ from tfscale.replicas.xla import without_xla
 from tfscale.training.assignments import assigned_apart
 from tfscale.training.double_buffer import at_once
 from tfscale.training.own_numbers import OwnNumbers
-from tfscale.training.randomness import draw_as_first_here, seed_generators
-from tfscale.training.silence import silenced
 from tfscale.training.state import State
-from tfscale.training.terms import Recorder, Term, Terms, meet_term, meeting_terms
 
 
 @dataclasses.dataclass(frozen=True)

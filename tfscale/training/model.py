@@ -15,6 +15,13 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.exact import metrics
+from tfscale.exact.added_losses import meet_added_losses
+from tfscale.exact.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.exact.losses import make_losses_global
+from tfscale.exact.plain_step import has_own_logs, has_own_step, keras_step
+from tfscale.exact.randomness import separate_random_streams
+from tfscale.exact.terms import Terms
 from tfscale.framework.datasets import distributed_dataset
 from tfscale.framework.fit import keep_last_logs
 from tfscale.framework.models import flat_layers, replace_auto_jit_compile, replace_symbolic_build
@@ -23,9 +30,7 @@ from tfscale.replicas.failures import failing_together
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.xla import would_compile
-from tfscale.training import metrics, step
-from tfscale.training.added_losses import meet_added_losses
-from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.training import step
 from tfscale.training.building import RowsRehearsal, build_for
 from tfscale.training.call_arguments import CallArguments
 from tfscale.training.call_data import suit_batch, use_views
@@ -45,14 +50,11 @@ from tfscale.training.first_step import Steps
 from tfscale.training.frozen import forget_functions, note_trained
 from tfscale.training.functions import Look, ReplicaSteps, StepRunner
 from tfscale.training.half_made import noting_half_made, refuse_half_made
-from tfscale.training.losses import make_losses_global
 from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.network import Network, choose_network
 from tfscale.training.on_batches import guard_calls_on_batches
 from tfscale.training.optimizers import reduce_gradients_once
-from tfscale.training.plain_step import has_own_logs, has_own_step, keras_step
 from tfscale.training.predictions import forms_of_predictions, predict_step
-from tfscale.training.randomness import separate_random_streams
 from tfscale.training.row_order import order_alike
 from tfscale.training.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
 from tfscale.training.sending import Sending, choose_sending, send_gradients
@@ -60,7 +62,6 @@ from tfscale.training.settling import settle_first
 from tfscale.training.step_check import StepCheck
 from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.strategy import adopt_strategy, check_network_of
-from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost, updating
 from tfscale.training.vouching import check_mode, is_checked, look_key
 

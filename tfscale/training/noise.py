@@ -15,12 +15,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact.loss_weights import forget_parts, noted_parts
+from tfscale.exact.terms import is_recording
 from tfscale.framework.losses import loss_entries
 from tfscale.replicas.share import Share, num_replicas
-from tfscale.training.loss_weights import forget_parts, noted_parts
 from tfscale.training.micro_steps import Part
 from tfscale.training.noise_recorder import NoiseRecorder
-from tfscale.training.terms import is_recording
 from tfscale.training.updaters import accumulates, innermost
 
 _OWN_DENOMINATORS = "terms of the loss have denominators of their own, and shards are weighed by their rows"

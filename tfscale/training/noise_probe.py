@@ -12,11 +12,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact.loss_weights import forget_parts, noted_parts
+from tfscale.exact.plain_step import meet_loss
+from tfscale.exact.terms import as_mean
 from tfscale.framework.models import call_model, compute_loss_of
-from tfscale.training.loss_weights import forget_parts, noted_parts
 from tfscale.training.micro_steps import MicroSteps, Part, in_own_share, sum_over_micro_steps
-from tfscale.training.plain_step import meet_loss
-from tfscale.training.terms import as_mean
 
 _HALVES = 2
 

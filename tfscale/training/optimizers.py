@@ -19,6 +19,8 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.divided_calls import divides_calls, sum_over_parts
+from tfscale.exact.terms import is_recording, meet_term, note_sums, noted_sums, sums_where_read
 from tfscale.framework.optimizers import (
     clips_gradients,
     gradient_accumulators,
@@ -36,12 +38,10 @@ from tfscale.replicas.replica_count import is_in_loop
 from tfscale.replicas.share import Share, current_share, num_replicas
 from tfscale.replicas.thread_flag import ThreadFlag
 from tfscale.training.adascale import AdaScaleSGD, OwnMoments, own_moments
-from tfscale.training.divided_calls import divides_calls, sum_over_parts
 from tfscale.training.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.training.noise import note_own_gradients, note_total
 from tfscale.training.scope_checks import check_inside_scope
 from tfscale.training.sending import sum_over_replicas
-from tfscale.training.terms import is_recording, meet_term, note_sums, noted_sums, sums_where_read
 from tfscale.training.updaters import accumulates, innermost, updaters_of
 
 _REDUCED = ThreadFlag()

@@ -16,8 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.exact.foreign import is_of_keras
 from tfscale.framework.models import flat_layers, given_to_compile
-from tfscale.training.foreign import is_of_keras
 from tfscale.training.kept_values import CONTAINERS, holds_made, is_made, is_plain, numbers_in, restorer
 from tfscale.training.updaters import held_optimizers
 

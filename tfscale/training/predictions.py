@@ -7,15 +7,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact.divided_calls import dividing_calls
+from tfscale.exact.gather import gather_batch
+from tfscale.exact.terms import Terms
 from tfscale.replicas.all_reduce import all_gather
 from tfscale.replicas.inputs import ReplicaBatch
 from tfscale.replicas.own_share import make_lone_share, share_of
 from tfscale.replicas.share import in_share
 from tfscale.replicas.xla import run_compiled
-from tfscale.training.divided_calls import dividing_calls
 from tfscale.training.first_step import Steps
-from tfscale.training.gather import gather_batch
-from tfscale.training.terms import Terms
 
 
 def predict_step(model: keras.Model, batch: ReplicaBatch, *, terms: Terms) -> Any:

@@ -10,9 +10,9 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.foreign import is_of_keras, set_by_user
 from tfscale.framework.models import flat_layers
 from tfscale.framework.replicas import is_replicated
-from tfscale.training.foreign import is_of_keras, set_by_user
 from tfscale.training.updaters import held_optimizers, innermost
 
 # What Keras calls for each batch, and the step that it runs.

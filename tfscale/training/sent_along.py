@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.exact import metrics
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.share import Share
-from tfscale.training import checksums, metrics
+from tfscale.training import checksums
 from tfscale.training.non_finite import StepWatch, Telling
 
 

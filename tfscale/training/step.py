@@ -14,6 +14,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact import metrics
+from tfscale.exact.batch_norm import batch_norm_layers, local_statistics, moving_statistics
+from tfscale.exact.divided_calls import dividing_calls
+from tfscale.exact.gather import gather_batch
+from tfscale.exact.losses import global_loss_attributes
+from tfscale.exact.plain_step import keras_step, meet_loss
+from tfscale.exact.terms import Divides, Terms, as_mean, meet_term, meeting_terms
 from tfscale.framework.losses import loss_tracker
 from tfscale.framework.models import call_model, compute_loss_of
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
@@ -22,17 +29,11 @@ from tfscale.replicas.own_share import make_lone_share, share_of
 from tfscale.replicas.progress import counting_reductions
 from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.replicas.xla import run_compiled
-from tfscale.training import checksums, metrics, noise, optimizers
-from tfscale.training.batch_norm import batch_norm_layers, local_statistics, moving_statistics
-from tfscale.training.divided_calls import dividing_calls
+from tfscale.training import checksums, noise, optimizers
 from tfscale.training.double_buffer import sending_what_waits, takes_turns
-from tfscale.training.gather import gather_batch
-from tfscale.training.losses import global_loss_attributes
 from tfscale.training.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
 from tfscale.training.non_finite import Telling, not_finite, telling, watching
-from tfscale.training.plain_step import keras_step, meet_loss
 from tfscale.training.sent_along import SentAlong, weighted
-from tfscale.training.terms import Divides, Terms, as_mean, meet_term, meeting_terms
 from tfscale.training.updaters import accumulates, held_optimizers
 
 Logs = dict[str, Any]

@@ -16,14 +16,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import ParityError, TfscaleError
+from tfscale.exact.divided_calls import DrawsBesideError
+from tfscale.exact.metrics import metrics_of
+from tfscale.exact.terms import Terms
 from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.replicas.agreement import first_of_workers
 from tfscale.replicas.made import made_under
 from tfscale.training.chance import Chance, slots_of
 from tfscale.training.check_rows import Amount, CheckRows
-from tfscale.training.divided_calls import DrawsBesideError
 from tfscale.training.first_step import Outcome, Steps, TwoRuns
-from tfscale.training.metrics import metrics_of
 from tfscale.training.no_reference import NoReferenceError, as_reference
 from tfscale.training.other_ways import OtherWay, other_ways
 from tfscale.training.own_numbers import OwnNumbers
@@ -39,7 +40,6 @@ from tfscale.training.step_differences import (
     tolerance_of,
 )
 from tfscale.training.step_findings import StepFindings
-from tfscale.training.terms import Terms
 from tfscale.training.updaters import held_optimizers, innermost, remember_optimizers
 from tfscale.training.vouching import look_key
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
+from tfscale.exact.loss_scale import scaled, unscaled
 from tfscale.replicas.all_reduce import widened
 from tfscale.replicas.packs import finishing_order, size_bytes
 from tfscale.training.compression.protocol import Compression, State
 from tfscale.training.compression.riders import sum_with_riders
-from tfscale.training.loss_scale import scaled, unscaled
 
 _log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tfscale.cluster.place import ON_BATCH
 from tfscale.errors import DataError, ModelError
+from tfscale.exact.randomness import seeds_of_replicas, separate_random_streams
 from tfscale.framework.datasets import groups_by_window, has_unseeded_shuffle, one_replica_spec, shuffles_batches
 from tfscale.replicas.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
 from tfscale.replicas.branches import refusing_lone_collectives
@@ -25,7 +26,6 @@ from tfscale.replicas.inputs import GlobalBatches, has_rows, local_replicas, num
 from tfscale.replicas.uncaught import begin_loop
 from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.hand_loops import prepare_function
-from tfscale.training.randomness import seeds_of_replicas, separate_random_streams
 
 _log = logging.getLogger(__name__)
 

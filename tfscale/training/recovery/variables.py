@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import RecoveryError
+from tfscale.exact.metrics import metric_results
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
 from tfscale.training.double_buffer import buffer_of
-from tfscale.training.metrics import metric_results
 from tfscale.training.optimizers import average_accumulators, flush_waiting
 from tfscale.training.updaters import accumulates, held_optimizers, innermost
 

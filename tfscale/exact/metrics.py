@@ -18,6 +18,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact.foreign import is_of_keras
+from tfscale.exact.gather import gather_rows
+from tfscale.exact.terms import as_mean, is_gathered, meet_term, tells_whole_results
 from tfscale.framework.losses import arguments_of_function, metric_function
 from tfscale.framework.models import all_metrics
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
@@ -26,9 +29,6 @@ from tfscale.replicas.made import made_under
 from tfscale.replicas.own_share import make_lone_share
 from tfscale.replicas.replica_count import is_in_loop
 from tfscale.replicas.share import Share, current_share, in_share
-from tfscale.training.foreign import is_of_keras
-from tfscale.training.gather import gather_rows
-from tfscale.training.terms import as_mean, is_gathered, meet_term, tells_whole_results
 
 _log = logging.getLogger(__name__)
 # Of which it was said once that they are given numbers of replicas.

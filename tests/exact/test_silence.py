@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfscale.training.silence import silenced
+from tfscale.exact.silence import silenced
 
 GENERATOR = tf.random.Generator.from_seed(1)
 SEEDS = keras.random.SeedGenerator(1)

@@ -16,7 +16,7 @@ def squared_norm(gradient: Any) -> tf.Tensor:
 
     Example:
         >>> import tensorflow as tf
-        >>> from tfscale.training.norms import squared_norm
+        >>> from tfscale.exact.norms import squared_norm
         >>> rows = tf.IndexedSlices(tf.constant([[1.0], [2.0], [3.0]]), tf.constant([4, 0, 4]))
         >>> float(squared_norm(rows)), float(squared_norm(tf.constant([3.0, 4.0])))
         (20.0, 25.0)

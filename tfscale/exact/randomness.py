@@ -15,6 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact.divided_calls import divides_calls
 from tfscale.framework.fit import global_seed_generator, use_global_seed_generator
 from tfscale.framework.layers import generators_of_layers
 from tfscale.framework.one_trace import one_trace
@@ -22,7 +23,6 @@ from tfscale.replicas.all_reduce import replica_id, replica_number
 from tfscale.replicas.inputs import local_replicas
 from tfscale.replicas.made import made_under
 from tfscale.replicas.share import num_replicas
-from tfscale.training.divided_calls import divides_calls
 
 # The odd integer nearest to 2^32 / golden ratio: multiples of it stay far apart modulo 2^32 (Knuth, TAOCP 6.4).
 _STRIDE = 0x9E3779B1

@@ -9,9 +9,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact.foreign import set_by_user
+from tfscale.exact.terms import meet_term
 from tfscale.replicas.thread_flag import ThreadFlag
-from tfscale.training.foreign import set_by_user
-from tfscale.training.terms import meet_term
 
 _KERAS_STEP = ThreadFlag()
 

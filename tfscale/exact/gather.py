@@ -7,10 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.terms import gradients_are_sums
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_id
 from tfscale.replicas.inputs import ReplicaBatch, num_rows
 from tfscale.replicas.share import Share, current_share, in_share
-from tfscale.training.terms import gradients_are_sums
 
 
 def gather_rows(x: Any) -> Any:

@@ -4,7 +4,7 @@ import pytest
 from tests.processes import run_case, run_workers
 from tests.training.together import Failure, run_together
 
-CASES = "tests.training.cases_randomness"
+CASES = "tests.exact.cases_randomness"
 LAYERS = ("Dropout", "GaussianNoise", "RandomFlip")
 NUM_REPLICAS, NUM_CALLS = 3, 3
 

@@ -15,7 +15,7 @@ def scaled(value: tf.Tensor, scale: Any) -> tf.Tensor:
 
     Example:
         >>> import tensorflow as tf
-        >>> from tfscale.training.loss_scale import scaled, unscaled
+        >>> from tfscale.exact.loss_scale import scaled, unscaled
         >>> float(scaled(tf.constant(1.5), 4.0)), float(unscaled(tf.constant(6.0), 4.0))
         (6.0, 1.5)
     """

@@ -18,13 +18,13 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.gather import slope_weight
+from tfscale.exact.terms import is_recording
 from tfscale.framework.layers import batch_moments, reduction_axes, replace_batch_moments
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.share import current_share
 from tfscale.scaling import ScaledKnob, scale_batch_norm_momentum
-from tfscale.training.gather import slope_weight
-from tfscale.training.terms import is_recording
 
 MODES = ("auto", "local", "synchronized")
 

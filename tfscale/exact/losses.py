@@ -26,6 +26,9 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.foreign import has_axis_of_rows, is_of_keras
+from tfscale.exact.loss_weights import note_part
+from tfscale.exact.terms import as_mean, is_recording
 from tfscale.framework.losses import (
     COMPILED_LOSS_NAMES,
     arguments_of_function,
@@ -37,9 +40,6 @@ from tfscale.framework.losses import (
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum
 from tfscale.replicas.share import Share, current_share
-from tfscale.training.foreign import has_axis_of_rows, is_of_keras
-from tfscale.training.loss_weights import note_part
-from tfscale.training.terms import as_mean, is_recording
 
 
 class GlobalLoss(keras.losses.Loss):

@@ -13,9 +13,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact.terms import as_mean, meet_term
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.share import current_share
-from tfscale.training.terms import as_mean, meet_term
 
 
 def meet_added_losses(model: keras.Model) -> None:

@@ -17,6 +17,8 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.foreign import set_by_user
+from tfscale.exact.silence import DRAWS_FROM_STATE
 from tfscale.framework.losses import lists_of_losses
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_id
@@ -24,8 +26,6 @@ from tfscale.replicas.inputs import with_stand_in
 from tfscale.replicas.own_share import part_of
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 from tfscale.replicas.share import Share, current_share, in_share
-from tfscale.training.foreign import set_by_user
-from tfscale.training.silence import DRAWS_FROM_STATE
 
 
 class DrawsBesideError(ModelError):

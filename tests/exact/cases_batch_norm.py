@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tfscale.training.batch_norm import global_moments, set_batch_norm
+from tfscale.exact.batch_norm import global_moments, set_batch_norm
 
 MOMENTUM = 0.9
 

@@ -3,12 +3,12 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.training.cases_batch_norm import MOMENTUM, data
+from tests.exact.cases_batch_norm import MOMENTUM, data
 from tests.training.together import Failure, run_together
 from tfscale import ModelError
-from tfscale.training.batch_norm import choose_batch_norm
+from tfscale.exact.batch_norm import choose_batch_norm
 
-CASES = "tests.training.cases_batch_norm"
+CASES = "tests.exact.cases_batch_norm"
 
 # Replicas and rows.
 LOCAL = [(1, 10), (3, 12), (3, 10), (4, 2)]
