@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tfscale import ray as ray
     from tfscale import study as study
     from tfscale.cluster import ClusterSpec, resolve_cluster
+    from tfscale.data.files import RecordFiles
     from tfscale.data_parallel import DataParallel
     from tfscale.errors import (
         BatchError,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from tfscale.training.compression.error_feedback import ErrorFeedback
     from tfscale.training.compression.power_sgd import PowerSGD
     from tfscale.training.compression.protocol import Compression, Reduction
-    from tfscale.training.data.files import RecordFiles
     from tfscale.training.model import prepare
     from tfscale.training.network import Network
     from tfscale.training.optimizers import sum_gradients
@@ -138,7 +138,7 @@ _HOMES = {
     "ParityError": "tfscale.errors",
     "PowerSGD": "tfscale.training.compression.power_sgd",
     "Recipe": "tfscale.scaling.recipe",
-    "RecordFiles": "tfscale.training.data.files",
+    "RecordFiles": "tfscale.data.files",
     "RecoveryError": "tfscale.errors",
     "Reduction": "tfscale.training.compression.protocol",
     "ReplicaSchedule": "tfscale.training.schedules",

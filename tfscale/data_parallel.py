@@ -15,6 +15,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.data.dataset import GlobalDataset
+from tfscale.data.distribution import prepare_others
 from tfscale.exact.batch_norm import batch_norm_knobs, check_batch_norm, choose_batch_norm
 from tfscale.moved import refusing_moved
 from tfscale.replicas.inputs import local_replicas, worker_rank
@@ -30,8 +32,6 @@ from tfscale.training.callbacks.recovery import Recovery
 from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.callbacks.step_counted import rederive_callbacks
-from tfscale.training.data.dataset import GlobalDataset
-from tfscale.training.data.distribution import prepare_others
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
 from tfscale.training.network import Network, choose_network

@@ -37,7 +37,7 @@ def batching_dataset(dataset: tf.data.Dataset) -> str | None:
 
     Why: a spec cannot tell a batch from an example of variable length. Looks through what leaves elements as they
     are, such as `prefetch` and `shuffle`, and through a `map` after which everything still has the rows of a batch.
-    Breaks first: tests/training/data/test_bad_input.py::test_batched.
+    Breaks first: tests/data/test_bad_input.py::test_batched.
     """
     rows: set[Any] = set()
     while True:
@@ -83,7 +83,7 @@ def has_unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     That is a `shuffle`, or what Keras does with the numbers of the rows of arrays: `tf.random.shuffle` in a `map`.
 
     Why: each worker would draw an order of its own, and nothing public tells.
-    Breaks first: tests/training/data/test_two_workers.py::test_plain_shuffle.
+    Breaks first: tests/data/test_two_workers.py::test_plain_shuffle.
     """
     return any(map(_is_drawn, _shuffles(dataset))) or any(map(_shuffles_numbers, _pipeline(dataset)))
 

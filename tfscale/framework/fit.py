@@ -120,7 +120,7 @@ def restored_epoch(model: keras.Model) -> int:
     """The epoch at which a callback such as `BackupAndRestore` lets `fit` go on; 0 when none does.
 
     Why: it reaches `fit` through this attribute alone, in `on_train_begin`.
-    Breaks first: tests/training/data/test_passes.py::test_backup_goes_on_with_the_order_of_its_epoch.
+    Breaks first: tests/data/test_passes.py::test_backup_goes_on_with_the_order_of_its_epoch.
     """
     return int(read(model, "_initial_epoch") or 0)
 

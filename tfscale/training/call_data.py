@@ -9,12 +9,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.data.dataset import GlobalDataset, OwnBatches
+from tfscale.data.distribution import ExpectedBatch, check_first_batches, expect_global_batch
+from tfscale.data.drawing import drawing_again
 from tfscale.errors import DataError
 from tfscale.replicas.inputs import GlobalBatches
 from tfscale.training.call_arguments import CallArguments
-from tfscale.training.data.dataset import GlobalDataset, OwnBatches
-from tfscale.training.data.distribution import ExpectedBatch, check_first_batches, expect_global_batch
-from tfscale.training.data.drawing import drawing_again
 
 _log = logging.getLogger(__name__)
 _BATCH_OF_KERAS = 32

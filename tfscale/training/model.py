@@ -15,6 +15,10 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.data.balance import make_probe
+from tfscale.data.dataset import find_global_dataset
+from tfscale.data.distribution import dataset_spec, forget_expected_batch, prepare_others
+from tfscale.data.epoch_start import start_with_epoch
 from tfscale.exact import metrics
 from tfscale.exact.added_losses import meet_added_losses
 from tfscale.exact.batch_norm import scale_batch_norm, set_batch_norm
@@ -40,10 +44,6 @@ from tfscale.training.callbacks.one_call import callbacks_of_one_fit, with_callb
 from tfscale.training.callbacks.placing import place_call
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
 from tfscale.training.compression.choice import check_compression_devices
-from tfscale.training.data.balance import make_probe
-from tfscale.training.data.dataset import find_global_dataset
-from tfscale.training.data.distribution import dataset_spec, forget_expected_batch, prepare_others
-from tfscale.training.data.epoch_start import start_with_epoch
 from tfscale.training.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.first_states import FirstStates
 from tfscale.training.first_step import Steps

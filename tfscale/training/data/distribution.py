@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.cluster.place import ON_BATCH
+from tfscale.data.dataset import OwnBatches, find_global_dataset
 from tfscale.errors import DataError, ModelError
 from tfscale.exact.randomness import seeds_of_replicas, separate_random_streams
 from tfscale.framework.datasets import groups_by_window, has_unseeded_shuffle, one_replica_spec, shuffles_batches
@@ -24,7 +25,6 @@ from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.callers import callers
 from tfscale.replicas.inputs import GlobalBatches, has_rows, local_replicas, num_rows
 from tfscale.replicas.uncaught import begin_loop
-from tfscale.training.data.dataset import OwnBatches, find_global_dataset
 from tfscale.training.hand_loops import prepare_function
 
 _log = logging.getLogger(__name__)

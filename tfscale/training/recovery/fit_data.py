@@ -8,11 +8,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.data.dataset import GlobalDataset, find_global_dataset
+from tfscale.data.peeking import PeekedBatches
 from tfscale.framework.datasets import distributed_dataset, has_drawn_order, has_order_per_pass
 from tfscale.framework.fit import batches_per_pass, begin_epochs_later
 from tfscale.replicas.inputs import CountedPasses, GlobalBatches
-from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
-from tfscale.training.peeking import PeekedBatches
 from tfscale.training.recovery.batch_digest import digest_batch, is_same_batch
 from tfscale.training.recovery.identity import identify_data
 from tfscale.training.recovery.position import DataStart, Position, convert_step, count_calls_to_skip, find_data_start

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
+from tfscale.data.dataset import GlobalDataset, find_global_dataset
 from tfscale.training.updaters import held_optimizers, innermost
 
 # By so many rows data are known again.

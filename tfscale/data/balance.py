@@ -95,7 +95,7 @@ def shares_of(rates: Sequence[float]) -> list[float]:
         rates: Examples per second of each worker.
 
     Example:
-        >>> from tfscale.training.data.balance import shares_of
+        >>> from tfscale.data.balance import shares_of
         >>> shares_of([300.0, 100.0]), shares_of([1000.0, 1.0])
         ([0.75, 0.25], [1.0, 0.05])
     """

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.training.data.example_rows import X
+from tests.data.example_rows import X
 from tests.training.together import run_together
 
-CASES = "tests.training.data.cases_bad_input"
+CASES = "tests.data.cases_bad_input"
 REFUSED = {
     "batched": ("DataError", "Leave the .batch"),
     "batched, then prefetched": ("DataError", "Leave the .batch"),

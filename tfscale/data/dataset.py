@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfscale.data.agreement import agree
+from tfscale.data.balance import propose_loads
+from tfscale.data.file_pipeline import FilePipeline
+from tfscale.data.files import RecordFiles, divide_files
+from tfscale.data.mapping import ExampleMap
+from tfscale.data.pipeline import Pipeline
+from tfscale.data.rows import EpochRows, replica_loads
+from tfscale.data.source import DEFAULT_BUFFER, ArraySource, StreamSource, make_files, make_source
 from tfscale.errors import BatchError, DataError
 from tfscale.replicas.inputs import CountedPasses, in_turn_on_gpus, local_replicas, on_gpus
-from tfscale.training.data.agreement import agree
-from tfscale.training.data.balance import propose_loads
-from tfscale.training.data.file_pipeline import FilePipeline
-from tfscale.training.data.files import RecordFiles, divide_files
-from tfscale.training.data.mapping import ExampleMap
-from tfscale.training.data.pipeline import Pipeline
-from tfscale.training.data.rows import EpochRows, replica_loads
-from tfscale.training.data.source import DEFAULT_BUFFER, ArraySource, StreamSource, make_files, make_source
 
 
 class GlobalDataset:

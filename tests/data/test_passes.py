@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.training.data.example_rows import NUM_EXAMPLES, X
+from tests.data.example_rows import NUM_EXAMPLES, X
 from tests.training.together import Failure, run_together
 
-CASES = "tests.training.data.cases_passes"
+CASES = "tests.data.cases_passes"
 NAMES_OF_SINGLE = (
     "skipping",
     "resumed",

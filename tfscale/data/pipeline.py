@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
-from tfscale.training.data.mapping import (
+from tfscale.data.mapping import (
     ExampleMap,
     as_seed,
     as_written,
@@ -23,8 +22,9 @@ from tfscale.training.data.mapping import (
     fold,
     map_in_parallel,
 )
-from tfscale.training.data.rows import EpochRows
-from tfscale.training.data.source import ArraySource, StreamSource
+from tfscale.data.rows import EpochRows
+from tfscale.data.source import ArraySource, StreamSource
+from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
 
 Bounds = tuple[int, int]
 

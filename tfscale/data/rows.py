@@ -70,7 +70,7 @@ def divide_rows(rows: int, loads: Sequence[Fraction]) -> tuple[int, ...]:
         N + 1 bounds, from 0 to `rows`.
 
     Example:
-        >>> from tfscale.training.data.rows import divide_rows
+        >>> from tfscale.data.rows import divide_rows
         >>> divide_rows(10, [1, 1, 1])
         (0, 3, 6, 10)
         >>> divide_rows(10, [2, 2, 1])

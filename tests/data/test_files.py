@@ -6,7 +6,7 @@ import pytest
 
 from tests.training.together import Failure, run_together
 
-CASES = "tests.training.data.cases_files"
+CASES = "tests.data.cases_files"
 NUM_EXAMPLES, GLOBAL_BATCH = 28, 8
 JOBS = [(1, 1, False), (1, 3, False), (2, 1, False), (2, 1, True), (2, 3, False), (3, 1, False), (3, 2, True)]
 REFUSED = {

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfscale import DataError
+from tfscale.data.rows import EpochRows, divide_rows, replica_loads
 from tfscale.replicas.inputs import with_stand_in
-from tfscale.training.data.rows import EpochRows, divide_rows, replica_loads
 
 loads = st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any).map(lambda each: tuple(map(Fraction, each)))
 

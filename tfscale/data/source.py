@@ -15,9 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.data.files import RecordFiles, files_of_builder
 from tfscale.errors import DataError
 from tfscale.framework.datasets import batching_dataset
-from tfscale.training.data.files import RecordFiles, files_of_builder
 
 # A stream cannot be mixed as a whole; so many examples are held and drawn from.
 DEFAULT_BUFFER = 10_000

@@ -5,10 +5,10 @@ import collections
 import numpy as np
 import pytest
 
+from tests.data.example_rows import EPOCHS, NUM_EXAMPLES
 from tests.processes import run_case, run_workers
-from tests.training.data.example_rows import EPOCHS, NUM_EXAMPLES
 
-CASES = "tests.training.data.cases_equality"
+CASES = "tests.data.cases_equality"
 SOURCES = ("arrays", "memmap", "stream", "PyDataset")
 NAMES = [f"{source}, {order}" for source in SOURCES for order in ("in order", "shuffled")]
 EQUAL, UNEQUAL, ON_GPUS = {"equal": None}, {"loads": [1, 0.25]}, {"as on GPUs": "as on GPUs"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import keras
 
+from tfscale.data.dataset import GlobalDataset, find_global_dataset
 from tfscale.framework.fit import restored_epoch
-from tfscale.training.data.dataset import GlobalDataset, find_global_dataset
 
 
 class StartWithEpoch(keras.callbacks.Callback):

@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
+from tests.data.example_rows import EPOCHS, NUM_EXAMPLES
 from tests.processes import run_workers
-from tests.training.data.example_rows import EPOCHS, NUM_EXAMPLES
 
-CASES = "tests.training.data.cases_workers"
+CASES = "tests.data.cases_workers"
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.training.data.example_rows import GLOBAL_BATCH, X, Y
-from tfscale.training.data.dataset import GlobalDataset
+from tests.data.example_rows import GLOBAL_BATCH, X, Y
+from tfscale.data.dataset import GlobalDataset
 
 
 def refused(kind: str) -> None:

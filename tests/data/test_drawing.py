@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from tfscale.training.data.drawing import drawing_again
+from tfscale.data.drawing import drawing_again
 
 BESIDE = np.random.default_rng(1)
 

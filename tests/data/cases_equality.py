@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.data.example_rows import EPOCHS, GLOBAL_BATCH, IDS, Items, X, Y, make_model, noting
 from tests.training.contract import observe_fit
-from tests.training.data.example_rows import EPOCHS, GLOBAL_BATCH, IDS, Items, X, Y, make_model, noting
-from tfscale.training.data import dataset
+from tfscale.data import dataset
 
 
 def _sources(directory: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.training.data.cases_files import write
-from tests.training.data.example_rows import EPOCHS, GLOBAL_BATCH, IDS, NUM_EXAMPLES, X, Y, make_model, noting_ids
+from tests.data.cases_files import write
+from tests.data.example_rows import EPOCHS, GLOBAL_BATCH, IDS, NUM_EXAMPLES, X, Y, make_model, noting_ids
 
 # Worker 0 gets files 2 and 5, worker 1 the others: the longest first, each to whoever has less.
 LENGTHS, OWNED = (7, 3, 11, 5, 2, 5), ((2, 5), (0, 1, 3, 4))

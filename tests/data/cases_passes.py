@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.training.data.example_rows import GLOBAL_BATCH, IDS, Items, X, Y, make_model, noting, noting_ids
+from tests.data.example_rows import GLOBAL_BATCH, IDS, Items, X, Y, make_model, noting, noting_ids
 
 
 def orders(seed: int | None) -> dict[str, Any]:

@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfscale.errors import BatchError, DataError
-from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
-from tfscale.training.data.files import RecordFiles
-from tfscale.training.data.mapping import (
+from tfscale.data.files import RecordFiles
+from tfscale.data.mapping import (
     ExampleMap,
     as_seed,
     as_written,
@@ -27,8 +25,10 @@ from tfscale.training.data.mapping import (
     fold,
     map_in_parallel,
 )
-from tfscale.training.data.pipeline import passes
-from tfscale.training.data.rows import EpochRows
+from tfscale.data.pipeline import passes
+from tfscale.data.rows import EpochRows
+from tfscale.errors import BatchError, DataError
+from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
 
 # Files that are read in turn where the order is mixed anyway.
 _NUM_AT_ONCE = 16

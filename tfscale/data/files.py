@@ -141,7 +141,7 @@ def divide_files(lengths: Sequence[int], loads: Sequence[Fraction]) -> tuple[tup
         DataError: When a worker gets no example.
 
     Example:
-        >>> from tfscale.training.data.files import divide_files
+        >>> from tfscale.data.files import divide_files
         >>> divide_files([30, 10, 20, 10], [1, 1])
         ((0, 3), (1, 2))
     """
