@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     )
     from tfscale.exact.gather import gather_rows
     from tfscale.exact.terms import sum_over_examples
+    from tfscale.gradients.compression.error_feedback import ErrorFeedback
+    from tfscale.gradients.compression.power_sgd import PowerSGD
+    from tfscale.gradients.compression.protocol import Compression, Reduction
     from tfscale.parity.verification import verify
     from tfscale.scaling.batch_plan import BatchPlan
     from tfscale.scaling.hyperparameters import scale_hyperparameters
     from tfscale.scaling.recipe import Recipe
     from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule
     from tfscale.training.adascale import AdaScaleSGD
-    from tfscale.training.compression.error_feedback import ErrorFeedback
-    from tfscale.training.compression.power_sgd import PowerSGD
-    from tfscale.training.compression.protocol import Compression, Reduction
     from tfscale.training.model import prepare
     from tfscale.training.network import Network
     from tfscale.training.optimizers import sum_gradients
@@ -122,12 +122,12 @@ _HOMES = {
     "ClusterError": "tfscale.errors",
     "ClusterSpec": "tfscale.cluster",
     "CommunicationError": "tfscale.errors",
-    "Compression": "tfscale.training.compression.protocol",
+    "Compression": "tfscale.gradients.compression.protocol",
     "DataError": "tfscale.errors",
     "DataParallel": "tfscale.data_parallel",
     "DeviceError": "tfscale.errors",
     "DriftError": "tfscale.errors",
-    "ErrorFeedback": "tfscale.training.compression.error_feedback",
+    "ErrorFeedback": "tfscale.gradients.compression.error_feedback",
     "LaunchError": "tfscale.errors",
     "LinearRule": "tfscale.scaling.rules",
     "MeasureError": "tfscale.errors",
@@ -136,11 +136,11 @@ _HOMES = {
     "NoRule": "tfscale.scaling.rules",
     "NonFiniteError": "tfscale.errors",
     "ParityError": "tfscale.errors",
-    "PowerSGD": "tfscale.training.compression.power_sgd",
+    "PowerSGD": "tfscale.gradients.compression.power_sgd",
     "Recipe": "tfscale.scaling.recipe",
     "RecordFiles": "tfscale.data.files",
     "RecoveryError": "tfscale.errors",
-    "Reduction": "tfscale.training.compression.protocol",
+    "Reduction": "tfscale.gradients.compression.protocol",
     "ReplicaSchedule": "tfscale.training.schedules",
     "ScalingError": "tfscale.errors",
     "ScalingRule": "tfscale.scaling.rules",

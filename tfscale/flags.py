@@ -179,7 +179,7 @@ def _compression(text: str) -> Any:
     name, _, rank = text.partition(":")
     if name != "powersgd" or not rank.isdigit():
         return text
-    return importlib.import_module("tfscale.training.compression.power_sgd").PowerSGD(int(rank))
+    return importlib.import_module("tfscale.gradients.compression.power_sgd").PowerSGD(int(rank))
 
 
 def _devices(text: str) -> Any:

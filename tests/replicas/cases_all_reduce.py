@@ -10,10 +10,10 @@ import tensorflow as tf
 import tfscale
 from tests.exact.cases_batch_norm import count_collectives
 from tfscale.exact.losses import gather_with_own_slope
+from tfscale.gradients.compression.riders import sum_with_riders
 from tfscale.replicas.all_reduce import all_reduce_sum, global_mean, replica_id, set_communication_options
 from tfscale.replicas.own_share import agree_on_share, make_share
 from tfscale.replicas.packs import Packing
-from tfscale.training.compression.riders import sum_with_riders
 
 
 def _strategy(num_replicas: int) -> tf.distribute.Strategy:

@@ -49,7 +49,7 @@ def trained_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Varia
     """What a built optimizer updates, in its order; None before.
 
     Why: they are not among the public `variables`, and a compression keeps something of each one's gradient.
-    Breaks first: tests/training/compression/test_training.py.
+    Breaks first: tests/gradients/compression/test_training.py.
     """
     return list(read(optimizer, "_trainable_variables")) if optimizer.built else None
 

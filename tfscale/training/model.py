@@ -29,6 +29,7 @@ from tfscale.exact.terms import Terms
 from tfscale.framework.datasets import distributed_dataset
 from tfscale.framework.fit import keep_last_logs
 from tfscale.framework.models import flat_layers, replace_auto_jit_compile, replace_symbolic_build
+from tfscale.gradients.compression.choice import check_compression_devices
 from tfscale.moved import refusing_moved
 from tfscale.replicas.failures import failing_together
 from tfscale.replicas.made import made_under
@@ -43,7 +44,6 @@ from tfscale.training.callbacks.chief_only import warn_of_writers
 from tfscale.training.callbacks.one_call import callbacks_of_one_fit, with_callback
 from tfscale.training.callbacks.placing import place_call
 from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
-from tfscale.training.compression.choice import check_compression_devices
 from tfscale.training.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.first_states import FirstStates
 from tfscale.training.first_step import Steps

@@ -77,7 +77,7 @@ class Network:
         read_timeout_s(self.timeout_s, {})
         if not (isinstance(self.compression, str) and self.compression == "none"):
             # It loads TensorFlow, which whoever compresses nothing need not pay for here.
-            from tfscale.training.compression.choice import choose_compression
+            from tfscale.gradients.compression.choice import choose_compression
 
             choose_compression(self.compression)
 

@@ -16,12 +16,12 @@ import tensorflow as tf
 
 from tfscale.errors import CommunicationError
 from tfscale.framework.optimizers import trained_variables
+from tfscale.gradients.compression.choice import choose_compression
+from tfscale.gradients.compression.protocol import Compression
+from tfscale.gradients.compression.reducer import GradientReducer, Traffic
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.packs import is_dense
 from tfscale.training.adascale import AdaScaleSGD
-from tfscale.training.compression.choice import choose_compression
-from tfscale.training.compression.protocol import Compression
-from tfscale.training.compression.reducer import GradientReducer, Traffic
 from tfscale.training.double_buffer import DoubleBuffer, buffer_of, set_buffer
 from tfscale.training.network import Network
 from tfscale.training.noise import note_total

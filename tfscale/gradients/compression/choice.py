@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
-from tfscale.training.compression.casts import Float16, check_fp16, named_cast
-from tfscale.training.compression.error_feedback import ErrorFeedback
-from tfscale.training.compression.protocol import Compression
+from tfscale.gradients.compression.casts import Float16, check_fp16, named_cast
+from tfscale.gradients.compression.error_feedback import ErrorFeedback
+from tfscale.gradients.compression.protocol import Compression
 
 
 def choose_compression(requested: Any) -> Compression | None:

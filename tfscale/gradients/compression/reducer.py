@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from tfscale.errors import CommunicationError
 from tfscale.exact.loss_scale import scaled, unscaled
+from tfscale.gradients.compression.protocol import Compression, State
+from tfscale.gradients.compression.riders import sum_with_riders
 from tfscale.replicas.all_reduce import widened
 from tfscale.replicas.packs import finishing_order, size_bytes
-from tfscale.training.compression.protocol import Compression, State
-from tfscale.training.compression.riders import sum_with_riders
 
 _log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
+from tfscale.gradients.compression.protocol import Compression, Reduction, State, SumOverReplicas
 from tfscale.replicas.share import num_replicas
-from tfscale.training.compression.protocol import Compression, Reduction, State, SumOverReplicas
 
 # NVIDIA: arithmetic in 16 bits came with compute capability 5.3.
 _FP16_CAPABILITY = (5, 3)

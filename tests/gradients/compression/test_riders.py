@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.training.together import Failure, run_together
-from tfscale.training.compression.riders import add_up, take_seats
+from tfscale.gradients.compression.riders import add_up, take_seats
 
 CASE = "tests.replicas.cases_all_reduce:riders"
 # replicas, dtype of the gradient, how many more; float64 always takes a collective of its own.

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
-from tfscale.training.compression.casts import named_cast
-from tfscale.training.compression.protocol import Compression, Reduction, State, SumOverReplicas
+from tfscale.gradients.compression.casts import named_cast
+from tfscale.gradients.compression.protocol import Compression, Reduction, State, SumOverReplicas
 
 
 class ErrorFeedback(Compression):

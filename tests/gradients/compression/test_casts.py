@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.training.compression.replicas import on_replicas
+from tests.gradients.compression.replicas import on_replicas
 from tfscale import CommunicationError, ErrorFeedback
-from tfscale.training.compression.casts import Bfloat16, Float16, check_fp16
+from tfscale.gradients.compression.casts import Bfloat16, Float16, check_fp16
 
 # Half a unit in the last of 8 and 11 bits, beside the smallest number that has them.
 BF16, FP16 = 2.0**-8, 2.0**-11

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.training.compression.replicas import on_replicas
+from tests.gradients.compression.replicas import on_replicas
 from tfscale import CommunicationError, PowerSGD
-from tfscale.training.compression.power_sgd import is_worth_it, matrix_shape
+from tfscale.gradients.compression.power_sgd import is_worth_it, matrix_shape
 
 # A dense kernel, its bias, a convolution's kernel, one that is too small.
 SHAPES = [(20, 12), (12,), (3, 3, 4, 12), (2, 3)]

@@ -52,7 +52,7 @@ def take_seats(riders: Sequence[tf.Tensor], replica: int, num_replicas: int) -> 
 
     Example:
         >>> import tensorflow as tf
-        >>> from tfscale.training.compression.riders import add_up, take_seats
+        >>> from tfscale.gradients.compression.riders import add_up, take_seats
         >>> third = tf.constant([1 / 3])
         >>> seats = take_seats([third], replica=0, num_replicas=2) + take_seats([third], replica=1, num_replicas=2)
         >>> seats.dtype, add_up(seats, [third.shape])[0].numpy() == 2 * third.numpy()

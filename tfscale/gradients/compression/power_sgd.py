@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
-from tfscale.training.compression.error_feedback import ErrorFeedback
-from tfscale.training.compression.protocol import Compression, Reduction, State, SumOverReplicas
+from tfscale.gradients.compression.error_feedback import ErrorFeedback
+from tfscale.gradients.compression.protocol import Compression, Reduction, State, SumOverReplicas
 
 # A tensor travels whole unless the two factors have at most this part of its elements.
 _WORTH = 0.5
