@@ -46,18 +46,18 @@ if TYPE_CHECKING:
     )
     from tfscale.exact.gather import gather_rows
     from tfscale.exact.terms import sum_over_examples
+    from tfscale.gradients.adascale import AdaScaleSGD
     from tfscale.gradients.compression.error_feedback import ErrorFeedback
     from tfscale.gradients.compression.power_sgd import PowerSGD
     from tfscale.gradients.compression.protocol import Compression, Reduction
+    from tfscale.gradients.network import Network
+    from tfscale.gradients.optimizers import sum_gradients
     from tfscale.parity.verification import verify
     from tfscale.scaling.batch_plan import BatchPlan
     from tfscale.scaling.hyperparameters import scale_hyperparameters
     from tfscale.scaling.recipe import Recipe
     from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule
-    from tfscale.training.adascale import AdaScaleSGD
     from tfscale.training.model import prepare
-    from tfscale.training.network import Network
-    from tfscale.training.optimizers import sum_gradients
     from tfscale.training.schedules import ReplicaSchedule, StepDecay
     from tfscale.training.strategy import make_strategy, simulate_replicas
 
@@ -115,7 +115,7 @@ __all__ = [
 # binds its name here, and `tfscale.verify` has to stay the function.
 _HOMES = {
     "AdaScaleRule": "tfscale.scaling.rules",
-    "AdaScaleSGD": "tfscale.training.adascale",
+    "AdaScaleSGD": "tfscale.gradients.adascale",
     "BatchError": "tfscale.errors",
     "BatchPlan": "tfscale.scaling.batch_plan",
     "CallbackError": "tfscale.errors",
@@ -132,7 +132,7 @@ _HOMES = {
     "LinearRule": "tfscale.scaling.rules",
     "MeasureError": "tfscale.errors",
     "ModelError": "tfscale.errors",
-    "Network": "tfscale.training.network",
+    "Network": "tfscale.gradients.network",
     "NoRule": "tfscale.scaling.rules",
     "NonFiniteError": "tfscale.errors",
     "ParityError": "tfscale.errors",
@@ -155,7 +155,7 @@ _HOMES = {
     "resolve_cluster": "tfscale.cluster",
     "scale_hyperparameters": "tfscale.scaling.hyperparameters",
     "simulate_replicas": "tfscale.training.strategy",
-    "sum_gradients": "tfscale.training.optimizers",
+    "sum_gradients": "tfscale.gradients.optimizers",
     "sum_over_examples": "tfscale.exact.terms",
     "verify": "tfscale.parity.verification",
 }

@@ -18,6 +18,9 @@ import tensorflow as tf
 from tfscale.data.dataset import GlobalDataset
 from tfscale.data.distribution import prepare_others
 from tfscale.exact.batch_norm import batch_norm_knobs, check_batch_norm, choose_batch_norm
+from tfscale.gradients.network import Network, choose_network
+from tfscale.gradients.scope_checks import scope_of
+from tfscale.gradients.sending import choose_sending
 from tfscale.moved import refusing_moved
 from tfscale.replicas.inputs import local_replicas, worker_rank
 from tfscale.replicas.link import describe_link
@@ -34,11 +37,8 @@ from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.callbacks.step_counted import rederive_callbacks
 from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
-from tfscale.training.network import Network, choose_network
 from tfscale.training.recovery.location import find_directory
 from tfscale.training.rederived import rederive_optimizer, rederive_schedule
-from tfscale.training.scope_checks import scope_of
-from tfscale.training.sending import choose_sending
 from tfscale.training.steps_per_call import check_steps_per_execution
 from tfscale.training.strategy import adopt_strategy, check_network_of, make_strategy
 

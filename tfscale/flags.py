@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from absl import flags
 
+from tfscale.gradients.network import Network
 from tfscale.scaling import Recipe
-from tfscale.training.network import Network
 
 if TYPE_CHECKING:
     from tfscale.data_parallel import DataParallel

@@ -19,12 +19,12 @@ from tfscale.exact.metrics import computes_of_results, meet_updates, metrics_of,
 from tfscale.exact.plain_step import has_own_step
 from tfscale.exact.terms import Terms
 from tfscale.framework.models import build_from_spec, flat_layers
+from tfscale.gradients.updaters import held_optimizers, innermost
 from tfscale.replicas.made import made_under
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.functions import Look
 from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.rehearsal import rehearse, rehearse_eagerly
-from tfscale.training.updaters import held_optimizers, innermost
 
 _log = logging.getLogger(__name__)
 # Of Keras's own optimizers, since 3.15.

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tfscale.exact.randomness import seed_generators
 from tfscale.exact.terms import Term
+from tfscale.gradients.updaters import held_optimizers
 from tfscale.replicas.agreement import first_of_workers
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.first_step import Outcome, TwoRuns
@@ -27,7 +28,6 @@ from tfscale.training.step_differences import (
     term_differences,
     tolerance_of,
 )
-from tfscale.training.updaters import held_optimizers
 
 _log = logging.getLogger(__name__)
 # So much more than what a rounding, or chance, makes of the reference is still that.

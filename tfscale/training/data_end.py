@@ -18,9 +18,9 @@ import tensorflow as tf
 
 from tfscale.exact.randomness import draw_as_first_here
 from tfscale.framework.graphs import define_functions
+from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_share import as_lone_replica
-from tfscale.training.double_buffer import at_once
 from tfscale.training.rehearsal import traced_for
 from tfscale.training.state import is_counted
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfscale.exact.randomness import draw_as_first_here, seed_generators
 from tfscale.exact.silence import silenced
 from tfscale.exact.terms import Recorder, Term, Terms, meet_term, meeting_terms
+from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_trace import on_parts, own_part
@@ -26,7 +27,6 @@ from tfscale.replicas.own_share import as_lone_replica
 from tfscale.replicas.progress import counting_nothing
 from tfscale.replicas.xla import without_xla
 from tfscale.training.assignments import assigned_apart
-from tfscale.training.double_buffer import at_once
 from tfscale.training.own_numbers import OwnNumbers
 from tfscale.training.state import State
 

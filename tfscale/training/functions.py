@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.data.peeking import PeekedBatches
+from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.all_reduce import all_gather
 from tfscale.replicas.inputs import (
     LocalReplicas,
@@ -26,7 +27,6 @@ from tfscale.replicas.inputs import (
 )
 from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.undisturbed import undisturbed
-from tfscale.training.double_buffer import at_once
 from tfscale.training.own_numbers import BegunTraces, FirstTraces
 from tfscale.training.steps_per_call import ChosenCalls
 

@@ -15,7 +15,7 @@ import keras
 
 from tfscale.errors import ModelError
 from tfscale.framework.models import flat_layers
-from tfscale.training.updaters import held_optimizers, innermost, updaters_of
+from tfscale.gradients.updaters import held_optimizers, innermost, updaters_of
 
 # And by what it was interrupted.
 _HALF_MADE: weakref.WeakKeyDictionary[keras.Layer | keras.optimizers.Optimizer, str] = weakref.WeakKeyDictionary()

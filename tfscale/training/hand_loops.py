@@ -16,13 +16,13 @@ import tensorflow as tf
 from tfscale.errors import DataError
 from tfscale.exact.metrics import meet_updates
 from tfscale.exact.terms import noting_sums
+from tfscale.gradients.optimizers import reduce_gradients_once
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
 from tfscale.replicas.inputs import ReplicaBatch, local_replicas, num_rows
 from tfscale.replicas.made import made_under
 from tfscale.replicas.replica_count import LoopRows, in_loop
 from tfscale.replicas.replica_walk import mark_own
-from tfscale.training.optimizers import reduce_gradients_once
 from tfscale.training.rehearsal import rehearse
 
 _log = logging.getLogger(__name__)

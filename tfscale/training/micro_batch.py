@@ -20,11 +20,11 @@ from tfscale.errors import BatchError, ModelError
 from tfscale.exact.batch_norm import batch_norm_layers, is_synchronized
 from tfscale.exact.plain_step import has_own_step
 from tfscale.framework.models import call_model, compute_loss_of
+from tfscale.gradients.micro_steps import MicroSteps, Part, add_parts, changing_nothing, in_own_share
 from tfscale.replicas.agreement import least_of_workers
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
 from tfscale.replicas.inputs import ReplicaBatch
 from tfscale.replicas.own_share import make_lone_share
-from tfscale.training.micro_steps import MicroSteps, Part, add_parts, changing_nothing, in_own_share
 
 _log = logging.getLogger(__name__)
 

@@ -30,6 +30,11 @@ from tfscale.framework.datasets import distributed_dataset
 from tfscale.framework.fit import keep_last_logs
 from tfscale.framework.models import flat_layers, replace_auto_jit_compile, replace_symbolic_build
 from tfscale.gradients.compression.choice import check_compression_devices
+from tfscale.gradients.network import Network, choose_network
+from tfscale.gradients.optimizers import reduce_gradients_once
+from tfscale.gradients.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
+from tfscale.gradients.sending import Sending, choose_sending, send_gradients
+from tfscale.gradients.updaters import held_optimizers, innermost, updating
 from tfscale.moved import refusing_moved
 from tfscale.replicas.failures import failing_together
 from tfscale.replicas.made import made_under
@@ -51,18 +56,13 @@ from tfscale.training.frozen import forget_functions, note_trained
 from tfscale.training.functions import Look, ReplicaSteps, StepRunner
 from tfscale.training.half_made import noting_half_made, refuse_half_made
 from tfscale.training.micro_batch import MicroBatch
-from tfscale.training.network import Network, choose_network
 from tfscale.training.on_batches import guard_calls_on_batches
-from tfscale.training.optimizers import reduce_gradients_once
 from tfscale.training.predictions import forms_of_predictions, predict_step
 from tfscale.training.row_order import order_alike
-from tfscale.training.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
-from tfscale.training.sending import Sending, choose_sending, send_gradients
 from tfscale.training.settling import settle_first
 from tfscale.training.step_check import StepCheck
 from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.strategy import adopt_strategy, check_network_of
-from tfscale.training.updaters import held_optimizers, innermost, updating
 from tfscale.training.vouching import check_mode, is_checked, look_key
 
 _FIRSTS = {"train_step": "first step", "test_step": "first step of an evaluation", "predict_step": "first prediction"}

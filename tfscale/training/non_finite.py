@@ -22,13 +22,13 @@ import tensorflow as tf
 from tfscale.exact import metrics
 from tfscale.exact.randomness import seed_generators
 from tfscale.exact.terms import is_recording
+from tfscale.gradients.sending import compression_state
 from tfscale.replicas.all_reduce import replica_number
 from tfscale.replicas.inputs import ReplicaBatch, has_rows, local_replicas
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_copies import one_for_each, own_of
 from tfscale.replicas.share import Share
 from tfscale.training.non_finite_notes import IN_GRADIENTS, IN_LOSS, IN_WEIGHTS, Note
-from tfscale.training.sending import compression_state
 
 OFF, REPORT, SKIP, STOP = range(4)
 _NO_ROW = tf.int32.max

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import keras
 
-from tfscale.training.adascale import AdaScaleSGD
-from tfscale.training.updaters import held_optimizers, innermost
+from tfscale.gradients.adascale import AdaScaleSGD
+from tfscale.gradients.updaters import held_optimizers, innermost
 from tfscale.training.vouching import computes_row_by_row
 
 

@@ -11,12 +11,12 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ScalingError
+from tfscale.gradients.adascale import AdaScaleSGD
+from tfscale.gradients.updaters import innermost
 from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, resolve_rule, scale_hyperparameters
 from tfscale.scaling.rules import AdaScaleRule, NoRule
 from tfscale.scaling.schedule_config import ADASCALE, copy_config
-from tfscale.training.adascale import AdaScaleSGD
 from tfscale.training.schedules import ReplicaSchedule
-from tfscale.training.updaters import innermost
 
 # Those that were made here: their config alone would not tell.
 _REDERIVED: weakref.WeakSet[keras.optimizers.Optimizer] = weakref.WeakSet()

@@ -13,12 +13,12 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.exact.randomness import draw_as_first_here
+from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.made import made_under
 from tfscale.replicas.outside import making_variables_outside
 from tfscale.replicas.own_share import as_lone_replica, make_lone_share
 from tfscale.replicas.share import in_share
 from tfscale.replicas.undisturbed import undisturbed
-from tfscale.training.double_buffer import at_once
 from tfscale.training.state import State
 
 

@@ -9,12 +9,12 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
+from tfscale.gradients.double_buffer import buffer_of
+from tfscale.gradients.optimizers import average_accumulators, flush_waiting
+from tfscale.gradients.sending import Sending
+from tfscale.gradients.updaters import accumulates, held_optimizers
 from tfscale.training.call_arguments import CallArguments
 from tfscale.training.callbacks.one_call import with_callback
-from tfscale.training.double_buffer import buffer_of
-from tfscale.training.optimizers import average_accumulators, flush_waiting
-from tfscale.training.sending import Sending
-from tfscale.training.updaters import accumulates, held_optimizers
 
 
 def settling_callbacks(

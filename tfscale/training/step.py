@@ -23,18 +23,19 @@ from tfscale.exact.plain_step import keras_step, meet_loss
 from tfscale.exact.terms import Divides, Terms, as_mean, meet_term, meeting_terms
 from tfscale.framework.losses import loss_tracker
 from tfscale.framework.models import call_model, compute_loss_of
+from tfscale.gradients import noise, optimizers
+from tfscale.gradients.double_buffer import sending_what_waits, takes_turns
+from tfscale.gradients.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
+from tfscale.gradients.updaters import accumulates, held_optimizers
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
 from tfscale.replicas.inputs import ReplicaBatch
 from tfscale.replicas.own_share import make_lone_share, share_of
 from tfscale.replicas.progress import counting_reductions
 from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.replicas.xla import run_compiled
-from tfscale.training import checksums, noise, optimizers
-from tfscale.training.double_buffer import sending_what_waits, takes_turns
-from tfscale.training.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
+from tfscale.training import checksums
 from tfscale.training.non_finite import Telling, not_finite, telling, watching
 from tfscale.training.sent_along import SentAlong, weighted
-from tfscale.training.updaters import accumulates, held_optimizers
 
 Logs = dict[str, Any]
 

@@ -20,6 +20,7 @@ from tfscale.exact.divided_calls import DrawsBesideError
 from tfscale.exact.metrics import metrics_of
 from tfscale.exact.terms import Terms
 from tfscale.framework.optimizers import gradient_accumulators
+from tfscale.gradients.updaters import held_optimizers, innermost, remember_optimizers
 from tfscale.replicas.agreement import first_of_workers
 from tfscale.replicas.made import made_under
 from tfscale.training.chance import Chance, slots_of
@@ -40,7 +41,6 @@ from tfscale.training.step_differences import (
     tolerance_of,
 )
 from tfscale.training.step_findings import StepFindings
-from tfscale.training.updaters import held_optimizers, innermost, remember_optimizers
 from tfscale.training.vouching import look_key
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from tfscale.errors import ModelError
 from tfscale.exact.foreign import has_axis_of_rows, is_of_keras, set_by_user
 from tfscale.framework.losses import arguments_of_function, loss_entries, metric_function
 from tfscale.framework.models import all_metrics, flat_layers
-from tfscale.training.updaters import innermost
+from tfscale.gradients.updaters import innermost
 
 MODES = ("auto", "always", "warn", "off")
 # Keras's own, which run what a user gives them.

@@ -13,9 +13,9 @@ from typing import Any
 import keras
 
 from tfscale.framework.optimizers import has_plain_rate, micro_step_counter
-from tfscale.training.double_buffer import buffer_of
+from tfscale.gradients.double_buffer import buffer_of
+from tfscale.gradients.updaters import held_optimizers, innermost
 from tfscale.training.recovery.position import convert_iterations
-from tfscale.training.updaters import held_optimizers, innermost
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.data.dataset import GlobalDataset, find_global_dataset
-from tfscale.training.updaters import held_optimizers, innermost
+from tfscale.gradients.updaters import held_optimizers, innermost
 
 # By so many rows data are known again.
 _NUM_COMPARED = 16

@@ -18,10 +18,10 @@ import tensorflow as tf
 
 from tfscale.errors import RecoveryError
 from tfscale.exact.metrics import metric_results
+from tfscale.gradients.double_buffer import buffer_of
+from tfscale.gradients.optimizers import average_accumulators, flush_waiting
+from tfscale.gradients.updaters import accumulates, held_optimizers, innermost
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
-from tfscale.training.double_buffer import buffer_of
-from tfscale.training.optimizers import average_accumulators, flush_waiting
-from tfscale.training.updaters import accumulates, held_optimizers, innermost
 
 
 class RunVariables:

@@ -31,18 +31,18 @@ from tfscale.framework.optimizers import (
     trained_variables,
 )
 from tfscale.framework.replicas import write_locally
+from tfscale.gradients.adascale import AdaScaleSGD, OwnMoments, own_moments
+from tfscale.gradients.double_buffer import buffer_of, take_turns, takes_turns
+from tfscale.gradients.noise import note_own_gradients, note_total
+from tfscale.gradients.scope_checks import check_inside_scope
+from tfscale.gradients.sending import sum_over_replicas
+from tfscale.gradients.updaters import accumulates, innermost, updaters_of
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.callers import callers
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.replica_count import is_in_loop
 from tfscale.replicas.share import Share, current_share, num_replicas
 from tfscale.replicas.thread_flag import ThreadFlag
-from tfscale.training.adascale import AdaScaleSGD, OwnMoments, own_moments
-from tfscale.training.double_buffer import buffer_of, take_turns, takes_turns
-from tfscale.training.noise import note_own_gradients, note_total
-from tfscale.training.scope_checks import check_inside_scope
-from tfscale.training.sending import sum_over_replicas
-from tfscale.training.updaters import accumulates, innermost, updaters_of
 
 _REDUCED = ThreadFlag()
 _ANSWERING = ThreadFlag()

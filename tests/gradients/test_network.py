@@ -7,7 +7,7 @@ import pytest
 
 from tests.processes import run_case
 from tfscale import ClusterError, CommunicationError, Network, PowerSGD
-from tfscale.training.network import choose_network
+from tfscale.gradients.network import choose_network
 
 BAD = {
     "communication": ("gloo", None, 2, ["ring"], ""),

@@ -13,7 +13,7 @@ from tfscale.errors import ModelError
 from tfscale.exact.foreign import is_of_keras, set_by_user
 from tfscale.framework.models import flat_layers
 from tfscale.framework.replicas import is_replicated
-from tfscale.training.updaters import held_optimizers, innermost
+from tfscale.gradients.updaters import held_optimizers, innermost
 
 # What Keras calls for each batch, and the step that it runs.
 _FUNCTIONS = {

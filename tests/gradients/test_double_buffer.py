@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.gradients.cases_double_buffer import STOP_AFTER, expected
 from tests.processes import run_workers
-from tests.training.cases_double_buffer import STOP_AFTER, expected
 from tests.training.linear_regression import EPOCHS, FEATURES, GLOBAL_BATCH, OUTPUTS, ROWS
 from tests.training.together import Failure, run_together
 from tfscale import CommunicationError, DataParallel, Network, PowerSGD
 
-CASES = "tests.training.cases_double_buffer"
+CASES = "tests.gradients.cases_double_buffer"
 # All of which lead to the very same weights.
 KINDS = ("plain", "own step", "several steps", "steps chosen", "micro-steps", "XLA", "eager")
 # Largest difference of any weight, whose values are near 1.

@@ -18,10 +18,10 @@ import tensorflow as tf
 from tfscale.exact.loss_weights import forget_parts, noted_parts
 from tfscale.exact.terms import is_recording
 from tfscale.framework.losses import loss_entries
+from tfscale.gradients.micro_steps import Part
+from tfscale.gradients.noise_recorder import NoiseRecorder
+from tfscale.gradients.updaters import accumulates, innermost
 from tfscale.replicas.share import Share, num_replicas
-from tfscale.training.micro_steps import Part
-from tfscale.training.noise_recorder import NoiseRecorder
-from tfscale.training.updaters import accumulates, innermost
 
 _OWN_DENOMINATORS = "terms of the loss have denominators of their own, and shards are weighed by their rows"
 # By the optimizer that updates the weights.

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tfscale.gradients.adascale import OwnMoments, estimate, own_moments
 from tfscale.loops import apply_reduced
 from tfscale.replicas.share import Share
-from tfscale.training.adascale import OwnMoments, estimate, own_moments
 
 REFERENCE_BATCH, GLOBAL_BATCH, EPOCHS, RATE, MOMENTUM, DECAY_STEPS = 4, 10, 2, 0.05, 0.9, 40
 # Two full batches of 10, which 3 replicas share unevenly, and a last one of 4.

@@ -24,7 +24,7 @@ from tests.training.linear_regression import (
     PowerSgdByHand,
     gradients_of_replicas,
 )
-from tfscale.training.sending import traffic_of
+from tfscale.gradients.sending import traffic_of
 
 MOMENTUM = 0.9
 # Each row takes one row of the kernel: what an embedding does.

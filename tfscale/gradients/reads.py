@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from tfscale.exact.terms import sums_where_read
 from tfscale.framework.graphs import around_loops
+from tfscale.gradients.optimizers import sum_of_global_batch
 from tfscale.replicas.share import current_share
-from tfscale.training.optimizers import sum_of_global_batch
 
 
 def read_in_step(variable: Any, take: Callable[[], Any]) -> Any:

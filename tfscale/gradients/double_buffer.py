@@ -31,9 +31,9 @@ import tensorflow as tf
 from tfscale.errors import CommunicationError
 from tfscale.exact.loss_scale import scaled, unscaled
 from tfscale.framework.replicas import write_locally
+from tfscale.gradients.updaters import innermost
 from tfscale.replicas.all_reduce import all_are_ready, widened
 from tfscale.replicas.thread_flag import ThreadFlag
-from tfscale.training.updaters import innermost
 
 _log = logging.getLogger(__name__)
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from tests.gradients import cases_adascale
 from tests.processes import CaseError, run_case
-from tests.training import cases_adascale
 from tests.training.together import Failure, run_together
 
-CASES = "tests.training.cases_adascale"
+CASES = "tests.gradients.cases_adascale"
 KINDS = ("cosine", "constant rate", "own step", "loss scale")
 
 

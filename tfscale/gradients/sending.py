@@ -16,16 +16,16 @@ import tensorflow as tf
 
 from tfscale.errors import CommunicationError
 from tfscale.framework.optimizers import trained_variables
+from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.compression.choice import choose_compression
 from tfscale.gradients.compression.protocol import Compression
 from tfscale.gradients.compression.reducer import GradientReducer, Traffic
+from tfscale.gradients.double_buffer import DoubleBuffer, buffer_of, set_buffer
+from tfscale.gradients.network import Network
+from tfscale.gradients.noise import note_total
+from tfscale.gradients.updaters import accumulates, innermost
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.packs import is_dense
-from tfscale.training.adascale import AdaScaleSGD
-from tfscale.training.double_buffer import DoubleBuffer, buffer_of, set_buffer
-from tfscale.training.network import Network
-from tfscale.training.noise import note_total
-from tfscale.training.updaters import accumulates, innermost
 
 _log = logging.getLogger(__name__)
 
