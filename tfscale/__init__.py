@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from tfscale.gradients.network import Network
     from tfscale.gradients.optimizers import sum_gradients
     from tfscale.parity.verification import verify
+    from tfscale.rederive.schedules import ReplicaSchedule, StepDecay
     from tfscale.scaling.batch_plan import BatchPlan
     from tfscale.scaling.hyperparameters import scale_hyperparameters
     from tfscale.scaling.recipe import Recipe
     from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule
     from tfscale.training.model import prepare
-    from tfscale.training.schedules import ReplicaSchedule, StepDecay
     from tfscale.training.strategy import make_strategy, simulate_replicas
 
     __version__: str
@@ -141,11 +141,11 @@ _HOMES = {
     "RecordFiles": "tfscale.data.files",
     "RecoveryError": "tfscale.errors",
     "Reduction": "tfscale.gradients.compression.protocol",
-    "ReplicaSchedule": "tfscale.training.schedules",
+    "ReplicaSchedule": "tfscale.rederive.schedules",
     "ScalingError": "tfscale.errors",
     "ScalingRule": "tfscale.scaling.rules",
     "SqrtRule": "tfscale.scaling.rules",
-    "StepDecay": "tfscale.training.schedules",
+    "StepDecay": "tfscale.rederive.schedules",
     "StudyError": "tfscale.errors",
     "TfscaleError": "tfscale.errors",
     "VersionError": "tfscale.errors",

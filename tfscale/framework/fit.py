@@ -154,7 +154,7 @@ def profiled_batches(callback: keras.callbacks.TensorBoard) -> tuple[int, int]:
     """The first and the last batch that `callback` profiles; both 0 for none.
 
     Why: the public argument `profile_batch` is kept only in this form.
-    Breaks first: tests/training/callbacks/test_step_counted.py::test_tensorboard.
+    Breaks first: tests/rederive/test_step_counted.py::test_tensorboard.
     """
     return read(callback, "_start_batch"), read(callback, "_stop_batch")
 

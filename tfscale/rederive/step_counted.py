@@ -13,9 +13,9 @@ import keras
 
 from tfscale.errors import ScalingError
 from tfscale.framework.fit import profile_batches, profiled_batches
+from tfscale.rederive.replica_scaling import ReplicaScaling
 from tfscale.scaling import ScaledKnob, scale_callback_argument
 from tfscale.scaling.knob import NOT_UNDERSTOOD
-from tfscale.training.callbacks.replica_scaling import ReplicaScaling
 
 # What each class counts in steps; a subclass too.
 _PERIODS = {

@@ -121,7 +121,7 @@ def test_model_file_keeps_it(tmp_path):
 
 
 def test_on_replicas():
-    found = run_case("tests.training.cases_schedules:weights_on_replicas", args=(2,))
+    found = run_case("tests.rederive.cases_schedules:weights_on_replicas", args=(2,))
     # The gradient of every step is 1, so each step moves the weight by its rate.
     rates = [0.1 * 0.5 ** (2 * t // 3) * (1 + min(1, 2 * t / 4)) for t in range(5)]
     for weights in found["weights"]:

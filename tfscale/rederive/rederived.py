@@ -13,10 +13,10 @@ import tensorflow as tf
 from tfscale.errors import ScalingError
 from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.updaters import innermost
+from tfscale.rederive.schedules import ReplicaSchedule
 from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, resolve_rule, scale_hyperparameters
 from tfscale.scaling.rules import AdaScaleRule, NoRule
 from tfscale.scaling.schedule_config import ADASCALE, copy_config
-from tfscale.training.schedules import ReplicaSchedule
 
 # Those that were made here: their config alone would not tell.
 _REDERIVED: weakref.WeakSet[keras.optimizers.Optimizer] = weakref.WeakSet()

@@ -12,12 +12,12 @@ from tfscale.errors import ScalingError
 from tfscale.framework.optimizers import has_plain_rate
 from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.updaters import innermost
+from tfscale.rederive.rederived import was_rederived
+from tfscale.rederive.schedules import check_warmup
 from tfscale.scaling import resolve_rule, warmup_factor
 from tfscale.scaling.optimizer_table import OPTIMIZERS, find_optimizer
 from tfscale.scaling.ratio import check_ratio
 from tfscale.scaling.rules import ScalingRule, SqrtRule, rate_factor
-from tfscale.training.rederived import was_rederived
-from tfscale.training.schedules import check_warmup
 
 # By what a `ReplicaScaling` multiplies the rate that the optimizer shows between two batches.
 _MULTIPLIERS: weakref.WeakKeyDictionary[keras.optimizers.Optimizer, float] = weakref.WeakKeyDictionary()
