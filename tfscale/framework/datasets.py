@@ -102,7 +102,7 @@ def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
     """Whether a `shuffle` in the pipeline of `dataset` gives each pass an order of its own.
 
     Why: a new process begins with the order of the first pass, and nothing public tells.
-    Breaks first: tests/training/recovery/test_fit_data.py.
+    Breaks first: tests/recovery/test_fit_data.py.
     """
     return any(map(_changes_each_pass, _shuffles(dataset)))
 

@@ -15,7 +15,7 @@ from tfscale.framework.hooks import assign, own_method, read, replace
 def restore_epoch(model: keras.Model, epoch: int | None) -> None:
     """Lets `fit` begin with `epoch`; None for the one that it was given. Why: as `restored_epoch`.
 
-    Breaks first: tests/training/recovery/test_resume.py.
+    Breaks first: tests/recovery/test_resume.py.
     """
     assign(model, "_initial_epoch", epoch)
 
@@ -27,7 +27,7 @@ def begin_epochs_later(
 
     Why: Keras counts the steps of every epoch from 0, and takes data that begin in the middle of one for too short.
     And it hands a call an iterator whose next batch nobody can look at.
-    Breaks first: tests/training/recovery/test_resume.py.
+    Breaks first: tests/recovery/test_resume.py.
 
     Args:
         epoch_iterator: Of `fit`.
@@ -61,7 +61,7 @@ def callback_counters(callback: keras.callbacks.Callback) -> tuple[str, ...]:
     """The attributes in which one of Keras's own callbacks, or a subclass, keeps what it has counted so far.
 
     Why: Keras has no way to save a callback's state. Those that are not here keep none.
-    Breaks first: tests/training/recovery/test_counters.py.
+    Breaks first: tests/recovery/test_counters.py.
     """
     return tuple(name for cls, names in _COUNTERS.items() if isinstance(callback, cls) for name in names)
 
@@ -88,7 +88,7 @@ _GLOBAL_SEED_GENERATOR = "global_seed_generator"
 def global_seed_generator(*, make: bool = False) -> keras.random.SeedGenerator | None:
     """The generator behind `keras.random` without a seed; None before its first use, unless it is to be made.
 
-    Why: nothing public leads to its state. Breaks first: tests/training/recovery/test_counters.py.
+    Why: nothing public leads to its state. Breaks first: tests/recovery/test_counters.py.
     """
     if make:
         return seed_generator.global_seed_generator()

@@ -79,6 +79,6 @@ def has_plain_rate(optimizer: keras.optimizers.Optimizer) -> bool:
 
     Why: `optimizer.learning_rate` is a number either way, and `get_config` fails where a schedule has none of its own,
     as those that people write in a script.
-    Breaks first: tests/training/recovery/test_resume.py.
+    Breaks first: tests/recovery/test_resume.py.
     """
     return isinstance(read(optimizer, "_learning_rate"), keras.Variable)

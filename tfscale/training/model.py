@@ -36,6 +36,9 @@ from tfscale.gradients.scope_checks import check_inside_scope, check_model, chec
 from tfscale.gradients.sending import Sending, choose_sending, send_gradients
 from tfscale.gradients.updaters import held_optimizers, innermost, updating
 from tfscale.moved import refusing_moved
+from tfscale.recovery.callback import RecoverableFit, find_recoverable_fit
+from tfscale.recovery.chief_only import warn_of_writers
+from tfscale.recovery.one_call import callbacks_of_one_fit, with_callback
 from tfscale.replicas.failures import failing_together
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_at_a_time import one_at_a_time
@@ -45,10 +48,7 @@ from tfscale.training.building import RowsRehearsal, build_for
 from tfscale.training.call_arguments import CallArguments
 from tfscale.training.call_data import suit_batch, use_views
 from tfscale.training.call_errors import naming_errors
-from tfscale.training.callbacks.chief_only import warn_of_writers
-from tfscale.training.callbacks.one_call import callbacks_of_one_fit, with_callback
 from tfscale.training.callbacks.placing import place_call
-from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
 from tfscale.training.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.first_states import FirstStates
 from tfscale.training.first_step import Steps

@@ -13,8 +13,8 @@ from tfscale.gradients.double_buffer import buffer_of
 from tfscale.gradients.optimizers import average_accumulators, flush_waiting
 from tfscale.gradients.sending import Sending
 from tfscale.gradients.updaters import accumulates, held_optimizers
+from tfscale.recovery.one_call import with_callback
 from tfscale.training.call_arguments import CallArguments
-from tfscale.training.callbacks.one_call import with_callback
 
 
 def settling_callbacks(

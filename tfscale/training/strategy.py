@@ -28,6 +28,7 @@ from tfscale.gradients.network import Network, choose_network
 from tfscale.gradients.optimizers import answer_all_reduce
 from tfscale.gradients.reads import read_in_step
 from tfscale.gradients.scope_checks import refuse_loop_inside_scope, refuse_optimizer_outside
+from tfscale.recovery.termination import end_first_process_at_once
 from tfscale.replicas.all_reduce import set_communication_options
 from tfscale.replicas.communication import choose_communication, choose_devices, measures_link
 from tfscale.replicas.failures import explaining
@@ -38,7 +39,6 @@ from tfscale.replicas.outside import entering_scope
 from tfscale.replicas.packs import Packing, choose_packing
 from tfscale.replicas.replica_count import told
 from tfscale.replicas.xla import refuse_updates_inside_xla
-from tfscale.training.recovery.termination import end_first_process_at_once
 
 _log = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from tfscale.gradients.updaters import innermost
 from tfscale.measure import NoiseScale as Found
 from tfscale.measure import TraceRow, estimate_noise_scale, step_moments
 from tfscale.measure.sampling import EveryChooser
+from tfscale.recovery.location import find_directory
+from tfscale.recovery.one_call import ClosedByFit
 from tfscale.replicas.agreement import agree_with_chief
 from tfscale.replicas.inputs import worker_rank
 from tfscale.training.callbacks.noise_file import NoiseFile
-from tfscale.training.callbacks.one_call import ClosedByFit
-from tfscale.training.recovery.location import find_directory
 
 _log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import keras
 
+from tfscale.recovery.one_call import with_callback
 from tfscale.replicas.peers import PeerWatch
 from tfscale.training.call_arguments import CallArguments
-from tfscale.training.callbacks.one_call import with_callback
 
 
 class Placing(keras.callbacks.Callback):

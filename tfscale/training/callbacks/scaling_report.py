@@ -16,10 +16,10 @@ import tensorflow as tf
 
 from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.updaters import innermost
+from tfscale.recovery.location import RemotePath, find_directory
+from tfscale.recovery.store import Store, StoreError, answer_within
 from tfscale.rederive.replica_scaling import current_rate
 from tfscale.scaling import BatchPlan
-from tfscale.training.recovery.location import RemotePath, find_directory
-from tfscale.training.recovery.store import Store, StoreError, answer_within
 
 _log = logging.getLogger(__name__)
 
