@@ -37,8 +37,8 @@ from tfscale.training.callbacks.noise_scale import noise_scale_beside
 from tfscale.training.callbacks.non_finite_watch import NonFiniteWatch
 from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
-from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
+from tfscale.training.step.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.steps_per_call import check_steps_per_execution
 from tfscale.training.strategy import adopt_strategy, check_network_of, make_strategy
 

@@ -120,7 +120,7 @@ def divided_by_calls() -> dict[str, Any]:
 
 def checked_once() -> dict[str, int]:
     """How many looks at a step there are, in several calls of `fit`."""
-    from tfscale.training.state import State
+    from tfscale.training.step.state import State
 
     put_back, count = State.put_back, []
 
@@ -293,7 +293,7 @@ def predictions(build: str, run_eagerly: bool = False) -> dict[str, Any]:
         "step": lambda: PredictsRanks([keras.Input((8,)), keras.layers.Dense(2)]),
         "neither": lambda: keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)]),
     }
-    from tfscale.training.state import State
+    from tfscale.training.step.state import State
 
     messages, dp = Messages(), _data_parallel()
     plain = models[build]()

@@ -13,7 +13,7 @@ from tfscale.framework.losses import count_added_losses
 from tfscale.framework.models import build_from_spec, flat_layers
 from tfscale.parity.outcome import ModelFacts, NamedArrays
 from tfscale.parity.random_layers import switch_off_random_layers
-from tfscale.training.rehearsal import rehearse
+from tfscale.training.step.rehearsal import rehearse
 
 _CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 

@@ -23,8 +23,8 @@ from tfscale.gradients.updaters import held_optimizers, innermost
 from tfscale.replicas.made import made_under
 from tfscale.training.check_rows import CheckRows
 from tfscale.training.functions import Look
-from tfscale.training.own_numbers import OwnNumbers
-from tfscale.training.rehearsal import rehearse, rehearse_eagerly
+from tfscale.training.step.own_numbers import OwnNumbers
+from tfscale.training.step.rehearsal import rehearse, rehearse_eagerly
 
 _log = logging.getLogger(__name__)
 # Of Keras's own optimizers, since 3.15.

@@ -14,7 +14,7 @@ from tfscale.data.distribution import ExpectedBatch, check_first_batches, expect
 from tfscale.data.drawing import drawing_again
 from tfscale.errors import DataError
 from tfscale.replicas.inputs import GlobalBatches
-from tfscale.training.call_arguments import CallArguments
+from tfscale.training.step.call_arguments import CallArguments
 
 _log = logging.getLogger(__name__)
 _BATCH_OF_KERAS = 32

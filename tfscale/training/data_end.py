@@ -21,8 +21,8 @@ from tfscale.framework.graphs import define_functions
 from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_share import as_lone_replica
-from tfscale.training.rehearsal import traced_for
-from tfscale.training.state import is_counted
+from tfscale.training.step.rehearsal import traced_for
+from tfscale.training.step.state import is_counted
 
 _log = logging.getLogger(__name__)
 _READS = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"))

@@ -27,8 +27,8 @@ from tfscale.replicas.own_share import as_lone_replica
 from tfscale.replicas.progress import counting_nothing
 from tfscale.replicas.xla import without_xla
 from tfscale.training.assignments import assigned_apart
-from tfscale.training.own_numbers import OwnNumbers
-from tfscale.training.state import State
+from tfscale.training.step.own_numbers import OwnNumbers
+from tfscale.training.step.state import State
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,9 +43,7 @@ from tfscale.replicas.failures import failing_together
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.xla import would_compile
-from tfscale.training import step
 from tfscale.training.building import RowsRehearsal, build_for
-from tfscale.training.call_arguments import CallArguments
 from tfscale.training.call_data import suit_batch, use_views
 from tfscale.training.call_errors import naming_errors
 from tfscale.training.callbacks.placing import place_call
@@ -55,11 +53,13 @@ from tfscale.training.first_step import Steps
 from tfscale.training.frozen import forget_functions, note_trained
 from tfscale.training.functions import Look, ReplicaSteps, StepRunner
 from tfscale.training.half_made import noting_half_made, refuse_half_made
-from tfscale.training.micro_batch import MicroBatch
 from tfscale.training.on_batches import guard_calls_on_batches
 from tfscale.training.predictions import forms_of_predictions, predict_step
 from tfscale.training.row_order import order_alike
 from tfscale.training.settling import settle_first
+from tfscale.training.step.call_arguments import CallArguments
+from tfscale.training.step.micro_batch import MicroBatch
+from tfscale.training.step.step import step
 from tfscale.training.step_check import StepCheck
 from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.strategy import adopt_strategy, check_network_of

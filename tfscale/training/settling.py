@@ -14,7 +14,7 @@ from tfscale.gradients.optimizers import average_accumulators, flush_waiting
 from tfscale.gradients.sending import Sending
 from tfscale.gradients.updaters import accumulates, held_optimizers
 from tfscale.recovery.one_call import with_callback
-from tfscale.training.call_arguments import CallArguments
+from tfscale.training.step.call_arguments import CallArguments
 
 
 def settling_callbacks(

@@ -28,8 +28,8 @@ from tfscale.training.check_rows import Amount, CheckRows
 from tfscale.training.first_step import Outcome, Steps, TwoRuns
 from tfscale.training.no_reference import NoReferenceError, as_reference
 from tfscale.training.other_ways import OtherWay, other_ways
-from tfscale.training.own_numbers import OwnNumbers
-from tfscale.training.state import LATER_COUNTS, State
+from tfscale.training.step.own_numbers import OwnNumbers
+from tfscale.training.step.state import LATER_COUNTS, State
 from tfscale.training.step_cause import cause_of_failure, describe_difference
 from tfscale.training.step_differences import (
     Difference,

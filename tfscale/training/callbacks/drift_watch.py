@@ -10,7 +10,7 @@ import keras
 
 from tfscale.errors import CallbackError, DriftError, ModelError
 from tfscale.replicas.inputs import local_replicas, on_gpus
-from tfscale.training.checksums import ChecksumExchange, largest_differences, watch_checksums
+from tfscale.training.step.checksums import ChecksumExchange, largest_differences, watch_checksums
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import keras
 
 from tfscale.recovery.one_call import with_callback
 from tfscale.replicas.peers import PeerWatch
-from tfscale.training.call_arguments import CallArguments
+from tfscale.training.step.call_arguments import CallArguments
 
 
 class Placing(keras.callbacks.Callback):

@@ -86,7 +86,7 @@ def halve_until_it_fits(rows: int, fits: Callable[[int], bool]) -> int:
         BatchError: When not even one does.
 
     Example:
-        >>> from tfscale.training.micro_batch import halve_until_it_fits
+        >>> from tfscale.training.step.micro_batch import halve_until_it_fits
         >>> halve_until_it_fits(100, lambda rows: rows <= 30)
         25
     """

@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 
 from tests.processes import run_case
-from tfscale.training.kept_values import restorer
-from tfscale.training.own_numbers import OwnNumbers
+from tfscale.training.step.kept_values import restorer
+from tfscale.training.step.own_numbers import OwnNumbers
 
-CASES = "tests.training.cases_own_numbers"
+CASES = "tests.training.step.cases_own_numbers"
 
 
 class Counting(keras.Model):

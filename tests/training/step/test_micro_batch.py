@@ -6,9 +6,9 @@ from tests.processes import run_case
 from tests.training import contract_run
 from tests.training.together import Failure, run_together
 from tfscale.errors import BatchError
-from tfscale.training.micro_batch import check_micro_batch, halve_until_it_fits
+from tfscale.training.step.micro_batch import check_micro_batch, halve_until_it_fits
 
-CASES = "tests.training.cases_micro_batch"
+CASES = "tests.training.step.cases_micro_batch"
 NUM_REPLICAS = 2
 
 # On three replicas every case runs in test_contract.py.

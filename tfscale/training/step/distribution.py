@@ -25,7 +25,7 @@ from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.callers import callers
 from tfscale.replicas.inputs import GlobalBatches, has_rows, local_replicas, num_rows
 from tfscale.replicas.uncaught import begin_loop
-from tfscale.training.hand_loops import prepare_function
+from tfscale.training.step.hand_loops import prepare_function
 
 _log = logging.getLogger(__name__)
 

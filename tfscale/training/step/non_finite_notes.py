@@ -113,7 +113,7 @@ def first_of(notes: Sequence[Note], *, epoch: int, replicas_per_worker: int) -> 
         replicas_per_worker: As many on each.
 
     Example:
-        >>> from tfscale.training.non_finite_notes import Note, first_of
+        >>> from tfscale.training.step.non_finite_notes import Note, first_of
         >>> fine = Note(9, 0, 0, 0, 0, 0, 0)
         >>> notes = [fine, Note(9, 2, 7, 1, 4, 4, 2), Note(9, 1, 8, 1, 8, 4, 0)]
         >>> first = first_of(notes, epoch=1, replicas_per_worker=1)

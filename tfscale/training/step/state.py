@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfscale.replicas.made import made_under
 from tfscale.replicas.undisturbed import undisturbed
-from tfscale.training.own_numbers import OwnNumbers
+from tfscale.training.step.own_numbers import OwnNumbers
 
 # What may be zero at first: the weight of a loss ...
 _LATER_WEIGHT = 0.5

@@ -23,7 +23,7 @@ from tfscale.replicas.inputs import ReplicaBatch, local_replicas, num_rows
 from tfscale.replicas.made import made_under
 from tfscale.replicas.replica_count import LoopRows, in_loop
 from tfscale.replicas.replica_walk import mark_own
-from tfscale.training.rehearsal import rehearse
+from tfscale.training.step.rehearsal import rehearse
 
 _log = logging.getLogger(__name__)
 

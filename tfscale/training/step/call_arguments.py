@@ -27,7 +27,7 @@ class CallArguments(MutableMapping[str, Any]):
         TypeError: As the method would.
 
     Example:
-        >>> from tfscale.training.call_arguments import CallArguments
+        >>> from tfscale.training.step.call_arguments import CallArguments
         >>> def fit(x, *args, **kwargs): ...
         >>> given = CallArguments(fit, "fit", ("x", "y"), {"epochs": 2})
         >>> given["batch_size"] = 8

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tfscale.exact.foreign import is_of_keras
 from tfscale.framework.models import flat_layers, given_to_compile
 from tfscale.gradients.updaters import held_optimizers
-from tfscale.training.kept_values import CONTAINERS, holds_made, is_made, is_plain, numbers_in, restorer
+from tfscale.training.step.kept_values import CONTAINERS, holds_made, is_made, is_plain, numbers_in, restorer
 
 # Keras's own, which no step of a user's decides by.
 _OF_KERAS = {"autocast", "built", "call_signature_parameters", "compiled", "name", "stop_training", "supports_jit"}

@@ -28,7 +28,7 @@ from tfscale.replicas.inputs import ReplicaBatch, has_rows, local_replicas
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_copies import one_for_each, own_of
 from tfscale.replicas.share import Share
-from tfscale.training.non_finite_notes import IN_GRADIENTS, IN_LOSS, IN_WEIGHTS, Note
+from tfscale.training.step.non_finite_notes import IN_GRADIENTS, IN_LOSS, IN_WEIGHTS, Note
 
 OFF, REPORT, SKIP, STOP = range(4)
 _NO_ROW = tf.int32.max

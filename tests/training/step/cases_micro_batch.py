@@ -146,7 +146,7 @@ def searches(num_replicas: int) -> list[int]:
     tfscale.simulate_replicas(num_replicas)
     dp = tfscale.DataParallel(global_batch=16, micro_batch="auto")
     counted = _Counted()
-    log = logging.getLogger("tfscale.training.micro_batch")
+    log = logging.getLogger("tfscale.training.step.micro_batch")
     level = log.level
     log.addHandler(counted)
     log.setLevel(logging.INFO)

@@ -19,7 +19,7 @@ from tfscale.replicas.outside import making_variables_outside
 from tfscale.replicas.own_share import as_lone_replica, make_lone_share
 from tfscale.replicas.share import in_share
 from tfscale.replicas.undisturbed import undisturbed
-from tfscale.training.state import State
+from tfscale.training.step.state import State
 
 
 def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_spec: Any) -> None:
