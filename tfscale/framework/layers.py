@@ -25,7 +25,7 @@ def axes_of(owner: Any) -> list[Any]:
 
     Why: attention keeps its axes under a name of its own, and `get_config` fails, or warns, where a part of the owner,
     such as a regularizer, is somebody's own.
-    Breaks first: tests/training/test_vouching.py.
+    Breaks first: tests/training/check/test_vouching.py.
     """
     return [getattr(owner, name, None) for name in ("axis", "axes", "_attention_axes")]
 

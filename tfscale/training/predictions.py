@@ -15,7 +15,7 @@ from tfscale.replicas.inputs import ReplicaBatch
 from tfscale.replicas.own_share import make_lone_share, share_of
 from tfscale.replicas.share import in_share
 from tfscale.replicas.xla import run_compiled
-from tfscale.training.first_step import Steps
+from tfscale.training.check.first_step import Steps
 
 
 def predict_step(model: keras.Model, batch: ReplicaBatch, *, terms: Terms) -> Any:

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 import tfscale
-from tests.training.cases_step_check import Messages
+from tests.training.check.cases_step_check import Messages
 from tests.training.contract_cases_anywhere import FEWER, OwnStep
 from tests.training.models import sgd
 

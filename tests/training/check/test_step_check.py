@@ -6,7 +6,7 @@ import pytest
 from tests.processes import run_case, run_workers
 from tests.training.contract_cases_anywhere import REFUSED
 
-CASES = "tests.training.cases_step_check"
+CASES = "tests.training.check.cases_step_check"
 
 
 # What may be assigned in another step shows in a graph alone.

@@ -26,7 +26,7 @@ from tfscale.replicas.own_functions import trace_anew
 from tfscale.replicas.own_share import as_lone_replica
 from tfscale.replicas.progress import counting_nothing
 from tfscale.replicas.xla import without_xla
-from tfscale.training.assignments import assigned_apart
+from tfscale.training.check.assignments import assigned_apart
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.state import State
 

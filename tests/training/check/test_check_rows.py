@@ -3,9 +3,9 @@
 import pytest
 
 from tests.processes import run_case
-from tfscale.training.check_rows import uneven_count
+from tfscale.training.check.check_rows import uneven_count
 
-CASES = "tests.training.cases_step_check"
+CASES = "tests.training.check.cases_step_check"
 
 
 @pytest.mark.parametrize(

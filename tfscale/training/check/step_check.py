@@ -23,15 +23,13 @@ from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.gradients.updaters import held_optimizers, innermost, remember_optimizers
 from tfscale.replicas.agreement import first_of_workers
 from tfscale.replicas.made import made_under
-from tfscale.training.chance import Chance, slots_of
-from tfscale.training.check_rows import Amount, CheckRows
-from tfscale.training.first_step import Outcome, Steps, TwoRuns
-from tfscale.training.no_reference import NoReferenceError, as_reference
-from tfscale.training.other_ways import OtherWay, other_ways
-from tfscale.training.step.own_numbers import OwnNumbers
-from tfscale.training.step.state import LATER_COUNTS, State
-from tfscale.training.step_cause import cause_of_failure, describe_difference
-from tfscale.training.step_differences import (
+from tfscale.training.check.chance import Chance, slots_of
+from tfscale.training.check.check_rows import Amount, CheckRows
+from tfscale.training.check.first_step import Outcome, Steps, TwoRuns
+from tfscale.training.check.no_reference import NoReferenceError, as_reference
+from tfscale.training.check.other_ways import OtherWay, other_ways
+from tfscale.training.check.step_cause import cause_of_failure, describe_difference
+from tfscale.training.check.step_differences import (
     Difference,
     bytes_per_number,
     kept_differences,
@@ -40,8 +38,10 @@ from tfscale.training.step_differences import (
     term_differences,
     tolerance_of,
 )
-from tfscale.training.step_findings import StepFindings
-from tfscale.training.vouching import look_key
+from tfscale.training.check.step_findings import StepFindings
+from tfscale.training.check.vouching import look_key
+from tfscale.training.step.own_numbers import OwnNumbers
+from tfscale.training.step.state import LATER_COUNTS, State
 
 _log = logging.getLogger(__name__)
 # Characters of somebody else's error.

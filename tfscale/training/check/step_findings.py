@@ -17,9 +17,9 @@ from tfscale.exact.metrics import metrics_of
 from tfscale.exact.terms import Term, Terms
 from tfscale.framework.losses import loss_tracker
 from tfscale.replicas.agreement import agree_with_chief
-from tfscale.training.check_rows import CheckRows
-from tfscale.training.first_step import Outcome, TwoRuns
-from tfscale.training.step_differences import Difference, term_differences
+from tfscale.training.check.check_rows import CheckRows
+from tfscale.training.check.first_step import Outcome, TwoRuns
+from tfscale.training.check.step_differences import Difference, term_differences
 
 _log = logging.getLogger(__name__)
 # Terms upstream, such as a layer's loss, change those downstream: so often are both looked at again.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.training.models import PenaltyWithoutConfig
 from tfscale.errors import ModelError
-from tfscale.training.vouching import check_mode, foreign_parts, is_checked
+from tfscale.training.check.vouching import check_mode, foreign_parts, is_checked
 
 layers = keras.layers
 

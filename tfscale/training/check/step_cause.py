@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from tfscale.training.step_differences import Difference
+from tfscale.training.check.step_differences import Difference
 
 _SHOWN = 3
 

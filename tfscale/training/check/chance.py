@@ -19,9 +19,9 @@ from tfscale.exact.randomness import seed_generators
 from tfscale.exact.terms import Term
 from tfscale.gradients.updaters import held_optimizers
 from tfscale.replicas.agreement import first_of_workers
-from tfscale.training.check_rows import CheckRows
-from tfscale.training.first_step import Outcome, TwoRuns
-from tfscale.training.step_differences import (
+from tfscale.training.check.check_rows import CheckRows
+from tfscale.training.check.first_step import Outcome, TwoRuns
+from tfscale.training.check.step_differences import (
     Difference,
     log_differences,
     state_differences,

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.processes import run_case
-from tfscale.training.data_end import ending_as_keras
+from tfscale.training.check.data_end import ending_as_keras
 
 
 def _model(**compiled):
@@ -65,6 +65,6 @@ def test_keras_counts_one_iteration_more_and_decays_once_more():
 
 
 def test_a_condition_that_keras_runs_in_part_is_named():
-    said, iterations = run_case("tests.training.cases_data_end:accumulating")
+    said, iterations = run_case("tests.training.check.cases_data_end:accumulating")
     assert said.count("assert_cardinality") == 1
     assert iterations == 3

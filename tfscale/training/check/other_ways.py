@@ -10,7 +10,7 @@ import keras
 
 from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.updaters import held_optimizers, innermost
-from tfscale.training.vouching import computes_row_by_row
+from tfscale.training.check.vouching import computes_row_by_row
 
 
 class OtherWay(NamedTuple):
