@@ -32,6 +32,7 @@ from tfscale.replicas.link import describe_link
 from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, describe_recipe
 from tfscale.scaling.batch_plan import check_one_batch
 from tfscale.scaling.recipe import choose_recipe
+from tfscale.training.call.steps_per_call import check_steps_per_execution
 from tfscale.training.callbacks.drift_watch import DriftWatch
 from tfscale.training.callbacks.noise_scale import noise_scale_beside
 from tfscale.training.callbacks.non_finite_watch import NonFiniteWatch
@@ -39,7 +40,6 @@ from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.model import prepare
 from tfscale.training.step.micro_batch import check_micro_batch, describe_micro_batch, largest_share
-from tfscale.training.steps_per_call import check_steps_per_execution
 from tfscale.training.strategy import adopt_strategy, check_network_of, make_strategy
 
 

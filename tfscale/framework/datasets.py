@@ -110,7 +110,7 @@ def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
 def shares_order_per_pass(one: tf.data.Dataset, other: tf.data.Dataset) -> bool:
     """Whether the passes of two data sets draw their orders from one `shuffle`, of which each pass gets the next.
 
-    Why and breaks first: as `has_order_per_pass`; tests/training/test_row_order.py.
+    Why and breaks first: as `has_order_per_pass`; tests/training/call/test_row_order.py.
     """
     known = set(map(id, _shuffles(one)))
     return any(id(each) in known and _changes_each_pass(each) for each in _shuffles(other))

@@ -110,7 +110,7 @@ def join_steps(epoch_iterator: Any, join: Callable[[Any, int | None], Any]) -> N
 
     Why: Keras fixes the steps per call when `fit` begins, and goes on past `steps_per_epoch` where they do not
     divide it.
-    Breaks first: tests/training/test_steps_per_call.py.
+    Breaks first: tests/training/call/test_steps_per_call.py.
     """
     enumerate_steps = read(epoch_iterator, "_enumerate_iterator")
     replace(epoch_iterator, "_enumerate_iterator", lambda: join(enumerate_steps(), epoch_iterator.num_batches))

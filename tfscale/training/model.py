@@ -43,26 +43,26 @@ from tfscale.replicas.failures import failing_together
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.xla import would_compile
-from tfscale.training.building import RowsRehearsal, build_for
-from tfscale.training.call_data import suit_batch, use_views
-from tfscale.training.call_errors import naming_errors
-from tfscale.training.callbacks.placing import place_call
+from tfscale.training.call.building import RowsRehearsal, build_for
+from tfscale.training.call.call_data import suit_batch, use_views
+from tfscale.training.call.call_errors import naming_errors
+from tfscale.training.call.frozen import forget_functions, note_trained
+from tfscale.training.call.functions import Look, ReplicaSteps, StepRunner
+from tfscale.training.call.half_made import noting_half_made, refuse_half_made
+from tfscale.training.call.on_batches import guard_calls_on_batches
+from tfscale.training.call.placing import place_call
+from tfscale.training.call.predictions import forms_of_predictions, predict_step
+from tfscale.training.call.row_order import order_alike
+from tfscale.training.call.settling import settle_first
+from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.check.first_states import FirstStates
 from tfscale.training.check.first_step import Steps
 from tfscale.training.check.step_check import StepCheck
 from tfscale.training.check.vouching import check_mode, is_checked, look_key
-from tfscale.training.frozen import forget_functions, note_trained
-from tfscale.training.functions import Look, ReplicaSteps, StepRunner
-from tfscale.training.half_made import noting_half_made, refuse_half_made
-from tfscale.training.on_batches import guard_calls_on_batches
-from tfscale.training.predictions import forms_of_predictions, predict_step
-from tfscale.training.row_order import order_alike
-from tfscale.training.settling import settle_first
 from tfscale.training.step.call_arguments import CallArguments
 from tfscale.training.step.micro_batch import MicroBatch
 from tfscale.training.step.step import step
-from tfscale.training.steps_per_call import ChosenCalls
 from tfscale.training.strategy import adopt_strategy, check_network_of
 
 _FIRSTS = {"train_step": "first step", "test_step": "first step of an evaluation", "predict_step": "first prediction"}

@@ -13,8 +13,8 @@ from tfscale.cluster.place import ON_BATCH
 from tfscale.replicas.failures import failing_together
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.uncaught import begin_loop
-from tfscale.training.call_errors import naming_errors
-from tfscale.training.half_made import noting_half_made, refuse_half_made
+from tfscale.training.call.call_errors import naming_errors
+from tfscale.training.call.half_made import noting_half_made, refuse_half_made
 
 
 def guard_calls_on_batches(model: keras.Model, strategy: tf.distribute.Strategy) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfscale.training.row_order import _can_be_gathered, _hand_over_in_order, _warn_of_one_order_for_two
+from tfscale.training.call.row_order import _can_be_gathered, _hand_over_in_order, _warn_of_one_order_for_two
 from tfscale.training.step.call_arguments import CallArguments
 
 ROWS, BATCH = 23, 5

@@ -12,7 +12,7 @@ import numpy as np
 import tfscale
 from tfscale.replicas.inputs import local_replicas
 from tfscale.replicas.progress import watch_progress
-from tfscale.training import steps_per_call
+from tfscale.training.call import steps_per_call
 
 
 class Traced(keras.layers.Layer):

@@ -27,8 +27,8 @@ from tfscale.replicas.inputs import (
 )
 from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.undisturbed import undisturbed
+from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.step.own_numbers import BegunTraces, FirstTraces
-from tfscale.training.steps_per_call import ChosenCalls
 
 Logs = dict[str, Any]
 # Of what has not shown in so many calls there will be little to see.

@@ -6,14 +6,14 @@ import pytest
 
 from tests.training.together import Failure, run_together
 from tfscale.errors import BatchError
-from tfscale.training.steps_per_call import (
+from tfscale.training.call.steps_per_call import (
     HOST_SHARE,
     StepsPerCall,
     check_steps_per_execution,
     steps_for_host_share,
 )
 
-CASES = "tests.training.cases_steps_per_call"
+CASES = "tests.training.call.cases_steps_per_call"
 
 
 class Machine:

@@ -56,7 +56,7 @@ def steps_for_host_share(host_s: float, step_s: float) -> int:
         1 or more.
 
     Example:
-        >>> from tfscale.training.steps_per_call import steps_for_host_share
+        >>> from tfscale.training.call.steps_per_call import steps_for_host_share
         >>> steps_for_host_share(host_s=0.001, step_s=0.001)
         49
         >>> steps_for_host_share(host_s=0.001, step_s=0.2)

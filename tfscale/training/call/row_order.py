@@ -25,7 +25,7 @@ from tfscale.errors import DataError
 from tfscale.framework.datasets import has_unseeded_shuffle, shares_order_per_pass, shuffle_seeds
 from tfscale.replicas.agreement import gather_from_workers, gather_number
 from tfscale.replicas.inputs import local_replicas
-from tfscale.training.call_data import are_arrays
+from tfscale.training.call.call_data import are_arrays
 from tfscale.training.step.call_arguments import CallArguments
 
 # What TensorFlow answers for the global seed where there is none, and an operation has one.
