@@ -16,7 +16,6 @@ import keras
 import tensorflow as tf
 
 from tfscale.data.dataset import GlobalDataset
-from tfscale.data.distribution import prepare_others
 from tfscale.exact.batch_norm import batch_norm_knobs, check_batch_norm, choose_batch_norm
 from tfscale.gradients.network import Network, choose_network
 from tfscale.gradients.scope_checks import scope_of
@@ -39,6 +38,7 @@ from tfscale.training.callbacks.non_finite_watch import NonFiniteWatch
 from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.model import prepare
+from tfscale.training.step.distribution import prepare_others
 from tfscale.training.step.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.strategy import adopt_strategy, check_network_of, make_strategy
 

@@ -89,7 +89,7 @@ def builder(directory: str) -> dict[str, Any]:
     """A builder of TensorFlow Datasets with several files, by example and by file."""
     import tensorflow_datasets as tfds
 
-    sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
     from digits_dataset import Digits
 
     made = Digits(data_dir=directory)

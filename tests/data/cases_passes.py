@@ -182,7 +182,7 @@ def other_inputs() -> dict[str, Any]:
 
 def tfds(directory: str) -> dict[str, Any]:
     """A real builder of TensorFlow Datasets, and what `tfds.load` gives."""
-    sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
     from digits_dataset import Digits
 
     builder = Digits(data_dir=directory)

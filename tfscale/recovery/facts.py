@@ -61,11 +61,10 @@ def _check_states(facts: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Non
         callbacks, (version, words, gauss) = states["callbacks"], states["random"]["python"]
         random.Random().setstate((version, tuple(words), gauss))
         numpy_state = states["random"]["numpy"]
-        own = np.random.get_bit_generator()
-        kind = str(numpy_state["bit_generator"])
+        kind, own_kind = (str(state["bit_generator"]) for state in (numpy_state, np.random.get_state(legacy=False)))
         # NumPy's global generator takes states of its own kind only.
-        if is_own_kind := kind == type(own).__name__:
-            np.random.RandomState(type(own)()).set_state(numpy_state)
+        if kind == own_kind and hasattr(np.random, kind):
+            np.random.RandomState(getattr(np.random, kind)()).set_state(numpy_state)
         keras_state = states["random"]["keras"]
         is_right = isinstance(callbacks, dict) and (keras_state is None or _is_list_of(_is_count, 2)(keras_state))
         np.array(keras_state or 0, np.uint32)
@@ -74,10 +73,10 @@ def _check_states(facts: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Non
         raise _refuse(facts, "states") from error
     if not is_right:
         raise _refuse(facts, "states")
-    if not is_own_kind:
+    if kind != own_kind:
         raise ValueError(
             f"its note is of a run whose global NumPy generator is a {ascii(kind)[:_SHOWN_CHARACTERS]}, and here it is "
-            f"a {type(own).__name__}: call the same `np.random.set_bit_generator` as that run"
+            f"a {own_kind}: call the same `np.random.set_bit_generator` as that run"
         )
 
 

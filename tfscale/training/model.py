@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from tfscale.data.balance import make_probe
 from tfscale.data.dataset import find_global_dataset
-from tfscale.data.distribution import dataset_spec, forget_expected_batch, prepare_others
 from tfscale.data.epoch_start import start_with_epoch
 from tfscale.exact import metrics
 from tfscale.exact.added_losses import meet_added_losses
@@ -60,9 +59,10 @@ from tfscale.training.check.first_states import FirstStates
 from tfscale.training.check.first_step import Steps
 from tfscale.training.check.step_check import StepCheck
 from tfscale.training.check.vouching import check_mode, is_checked, look_key
+from tfscale.training.step import step
 from tfscale.training.step.call_arguments import CallArguments
+from tfscale.training.step.distribution import dataset_spec, forget_expected_batch, prepare_others
 from tfscale.training.step.micro_batch import MicroBatch
-from tfscale.training.step.step import step
 from tfscale.training.strategy import adopt_strategy, check_network_of
 
 _FIRSTS = {"train_step": "first step", "test_step": "first step of an evaluation", "predict_step": "first prediction"}
@@ -163,7 +163,6 @@ class PreparedModel:
         self._strategy = strategy
         self._options = options
         self._global_batch = options.global_batch
-        self._batch_ratio = options.batch_ratio
         self._micro_batch = MicroBatch(options.micro_batch, options.global_batch, strategy, options.batch_norm)
         self._calls = ChosenCalls(strategy, options.steps_per_execution)
         self._sending = options.sending
@@ -176,7 +175,7 @@ class PreparedModel:
     def install(self) -> None:
         """Puts these methods on the model object, unless it has them: its functions stay traced until `compile`."""
         model = self._model
-        scale_batch_norm(model, self._batch_ratio)
+        scale_batch_norm(model, self._options.batch_ratio)
         if self._is_like(getattr(vars(model).get("make_train_function"), "__self__", None)):
             return
         forget_functions(model)
@@ -285,7 +284,7 @@ class PreparedModel:
         self._first_states.note()
         set_batch_norm(model, self._options.batch_norm)
         # Once more, for layers that were made when the model was built.
-        scale_batch_norm(model, self._batch_ratio)
+        scale_batch_norm(model, self._options.batch_ratio)
         separate_random_streams(self._strategy, model)
         # Whoever's variables they update: in a step of this model they are met all the same.
         made = made_under(self._strategy).optimizers

@@ -19,7 +19,6 @@ from tfscale.cluster.deadline import read_timeout_s
 from tfscale.cluster.preflight import gather_facts, meet
 from tfscale.cluster.secret import read_secret
 from tfscale.cluster.tf_config import EvaluatorError
-from tfscale.data.distribution import distribute_global_batches
 from tfscale.errors import CommunicationError, DeviceError
 from tfscale.framework.canary import check_releases
 from tfscale.framework.collectives import has_tensorflow_started
@@ -39,6 +38,7 @@ from tfscale.replicas.outside import entering_scope
 from tfscale.replicas.packs import Packing, choose_packing
 from tfscale.replicas.replica_count import told
 from tfscale.replicas.xla import refuse_updates_inside_xla
+from tfscale.training.step.distribution import distribute_global_batches
 
 _log = logging.getLogger(__name__)
 

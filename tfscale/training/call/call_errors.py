@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
-from tfscale.data.distribution import uneven_examples_error, wrong_batch_error
 from tfscale.errors import ModelError
 from tfscale.replicas.out_of_memory import out_of_memory_error
+from tfscale.training.step.distribution import uneven_examples_error, wrong_batch_error
 
 _log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tfscale.exact import metrics
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.share import Share
+from tfscale.training.step import checksums
 from tfscale.training.step.non_finite import StepWatch, Telling
-from tfscale.training.step.step import checksums
 
 
 class SentAlong(NamedTuple):

@@ -33,9 +33,9 @@ from tfscale.replicas.own_share import make_lone_share, share_of
 from tfscale.replicas.progress import counting_reductions
 from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.replicas.xla import run_compiled
+from tfscale.training.step import checksums
 from tfscale.training.step.non_finite import Telling, not_finite, telling, watching
 from tfscale.training.step.sent_along import SentAlong, weighted
-from tfscale.training.step.step import checksums
 
 Logs = dict[str, Any]
 
