@@ -78,7 +78,7 @@ def test_is_made_by(name, index, expected):
 
     @tf.function
     def trace(x):
-        found.append(is_made_by(index(x), {"Unique"}))
+        found.append(is_made_by(index(x), {"Unique": 0}))
 
     trace.get_concrete_function(tf.TensorSpec([3], tf.int32))
     assert found == [expected]

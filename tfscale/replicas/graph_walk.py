@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -33,11 +33,16 @@ def depends_on_batch(tensor: tf.Tensor) -> bool:
     )
 
 
-def is_made_by(tensor: tf.Tensor, kinds: Collection[str]) -> bool:
-    """Whether a tensor of a graph is the first output of an operation of one of `kinds`, at most in another shape."""
+def is_made_by(tensor: tf.Tensor, kinds: Mapping[str, int]) -> bool:
+    """Whether a tensor of a graph is an output of an operation of one of `kinds`, at most in another shape.
+
+    Args:
+        tensor: Of a graph, or any other, of which nothing is known.
+        kinds: The place of the output, by the type of the operation.
+    """
     while tf.is_symbolic_tensor(tensor):
         if tensor.op.type in kinds:
-            return bool(tensor.value_index == 0)
+            return bool(tensor.value_index == kinds[tensor.op.type])
         outside = captured_from_outside(tensor.op.graph)
         if tensor.op.name in outside:
             tensor = outside[tensor.op.name]

@@ -88,10 +88,6 @@ def _is_traced_by_each() -> bool:
 
 def _trace(strategy: tf.distribute.Strategy, step: Callable[[], Any], parts: Sequence[Any]) -> list[OneTrace]:
     """For each replica the trace that is called for it: one for all whose parts are of one kind."""
-    leaves = [leaf for part in parts for leaf in tf.nest.flatten(part)]
-    if any(isinstance(leaf, tf.SparseTensor | tf.RaggedTensor) for leaf in leaves):
-        # The weights of a sparse input that is embedded were wrong; why is not known.
-        raise NotAlikeError("it is given sparse or ragged rows")
     traced: dict[Any, OneTrace] = {}
     keys, copies = Keys(), _copies(strategy)
     for replica, part in enumerate(parts):

@@ -3,8 +3,8 @@
 A lookup of tokens gives one row of gradient for each token, and on one device the batch gives all of them: the
 replicas' rows are put one after the other. A lookup of positions gives one row for each position, whatever the batch,
 and on one device that is the sum over its examples: the replicas' rows are added. A lookup of the different tokens of a
-batch (`tf.unique`, by which TensorFlow looks up sparse inputs) gives one row for each of them: rows of the same token
-are added. An optimizer that squares each row knows the difference.
+batch (`tf.unique` or `sparse_gradient=True`, by which TensorFlow looks up sparse inputs) gives one row for each of
+them: rows of the same token are added. An optimizer that squares each row knows the difference.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import tensorflow as tf
 from tfscale.replicas.graph_walk import depends_on_batch, is_made_by
 from tfscale.replicas.share import num_replicas
 
-_UNIQUE = frozenset(("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2"))
+# What makes the different ones of many places, and as which of its outputs.
+_UNIQUE = dict.fromkeys(("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2"), 0)
+_UNIQUE |= dict.fromkeys((f"SparseSegment{kind}GradV2" for kind in ("Sum", "Mean", "SqrtN")), 1)
 
 
 def is_same_for_every_batch(gradient: Any) -> bool:
