@@ -1,4 +1,4 @@
-"""Draws the pictures of the site, each for light and for dark pages: `python docs/pictures/draw.py`, or `make pictures`."""
+"""Draws the pictures of the site, each for light and for dark pages: `make pictures`."""
 
 from pathlib import Path
 
