@@ -22,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test test-long test-contract test-engines lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-meeting study-demo contract programs canary soak clean
+.PHONY: help demo demo-recovery test test-long test-contract test-engines lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-meeting study-demo docs pictures contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -41,8 +41,10 @@ help:
 	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
 	@echo "make bench-meeting  2 to 1,000 workers that meet in a few processes: seconds, processor time, files, messages"
 	@echo "make study-demo  up to which batch do digits pay? 7 batches, 8 rates each: a picture and a page in demo_output/study"
-	@echo "make contract  the README's table of the contract: plain Keras and tfscale, row by row"
+	@echo "make contract  the tables of docs/contract.md: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
+	@echo "make docs    the site of the documentation, in build/site; warnings are errors"
+	@echo "make pictures  draws the pictures of the documentation"
 	@echo "make canary  the oldest and newest Keras and TensorFlow, each in an environment of its own: their code, 20 rows"
 	@echo "make soak    30 minutes of jobs to which faults come: killed, stopped, cut off, damaged, visited; what was lost"
 	@echo "make clean   remove .venv and everything else that was made"
@@ -107,10 +109,16 @@ study-demo: $(VENV)/.examples
 	  --batches 16..1024 --trials 8 --seeds 1 --reference-batch 64 --directory demo_output/study
 
 contract: $(VENV)/.test
-	$(BIN)/python -m benchmarks.contract --write README.md
+	$(BIN)/python -m benchmarks.contract --write docs/contract.md
 
 programs: $(VENV)/.test
-	$(BIN)/python -m tests.programs --write README.md
+	$(BIN)/python -m tests.programs --write docs/programs.md
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+pictures: $(VENV)/.docs
+	$(BIN)/python docs/pictures/draw.py
 
 canary: $(VENV)/.test
 	$(BIN)/python -m nox --session canary
@@ -125,6 +133,10 @@ clean:
 # Each stamp says that what the target needs is installed, as setup.cfg names it now.
 $(VENV)/.examples: setup.cfg pyproject.toml $(VENV)/.python
 	$(PIP) install --quiet --editable ".[examples]"
+	@touch $@
+
+$(VENV)/.docs: setup.cfg pyproject.toml $(VENV)/.python
+	$(PIP) install --quiet --editable ".[docs]"
 	@touch $@
 
 $(VENV)/.test: setup.cfg pyproject.toml $(VENV)/.python

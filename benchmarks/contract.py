@@ -1,7 +1,7 @@
 """The N = 1 contract as a table: plain Keras under tf.distribute, and tfscale, against one device.
 
     python -m benchmarks.contract                 prints the table
-    python -m benchmarks.contract --write README.md   and puts it between the file's markers
+    python -m benchmarks.contract --write docs/contract.md   and puts it between the file's markers
 
 The rows and their cases are those of the tests (`tests/training/contract_rows.py`). Plain Keras gets
 a process per row, because a failed collective spoils a process, and a deadline.

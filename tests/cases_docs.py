@@ -76,4 +76,5 @@ def _free_names(code: str) -> set[str]:
     made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
     made |= {(alias.asname or alias.name) for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    made |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     return {node.id for node in names} - made - set(vars(builtins))

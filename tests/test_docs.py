@@ -1,24 +1,30 @@
 """What the documents say exists: links, commands, names."""
 
+import ast
+import functools
 import re
 import shlex
 
 import pytest
 
 import tfscale
-from tests.repository import ROOT
+from tests.repository import ROOT, library_files
+from tests.test_public_names import MODULES
 from tests.training.contract_rows import ROWS, rows_in_float64, shown_cases
 from tests.training.together import Failure, run_together
 from tfscale import cli
 
+PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 DOCUMENTS = (
     "README.md",
     "ARCHITECTURE.md",
     "BUILD_NOTES.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "SECURITY.md",
     "examples/README.md",
     "tests/programs/README.md",
+    *PAGES,
 )
 
 # [text](target), without the optional title.
@@ -38,11 +44,12 @@ def test_relative_links_lead_somewhere(document):
 
 
 @every_document
-def test_links_within_a_document_lead_to_a_heading(document):
-    text = FENCE.sub("", _text(document))
-    anchors = {_anchor(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
-    links = {link[1:] for link in LINK.findall(text) if link.startswith("#")}
-    assert links - anchors == set()
+def test_links_to_a_heading_lead_there(document):
+    links = [link.partition("#") for link in LINK.findall(FENCE.sub("", _text(document))) if "://" not in link]
+    folder = (ROOT / document).parent
+    targets = [(folder / path if path else ROOT / document, anchor) for path, _, anchor in links if anchor]
+    missing = [(path, anchor) for path, anchor in targets if path.suffix == ".md" and anchor not in _anchors(path)]
+    assert missing == []
 
 
 @every_document
@@ -56,7 +63,7 @@ def test_make_commands_are_targets(document):
 
 
 def test_tests_that_the_contract_names_exist():
-    named = re.findall(r"`(test_\w+\.py)::(\w+)\[(.+)\]` \|$", _text("README.md"), re.MULTILINE)
+    named = re.findall(r"`(test_\w+\.py)::(\w+)\[(.+)\]` \|$", _text("docs/contract.md"), re.MULTILINE)
     assert len(named) == len(ROWS) + len(rows_in_float64())
     files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
     for file, function, parameters in named:
@@ -64,8 +71,47 @@ def test_tests_that_the_contract_names_exist():
         assert parameters.removesuffix("-4") in [*shown_cases(), *(row.cases[0] for row in rows_in_float64())]
 
 
-def test_readme_names_the_main_commands():
+def test_readme_is_short_and_names_the_main_commands():
+    assert len(_text("README.md").splitlines()) <= 150
     assert [name for name in ("make demo", "make test") if name not in _text("README.md")] == []
+
+
+def test_rows_that_readme_shows_are_those_of_the_contract():
+    contract = {tuple(line.split(" | ")[:3]) for line in _text("docs/contract.md").splitlines()}
+    table = _text("README.md").partition("## Proof")[2].partition("\n\n[")[0]
+    rows = [tuple(line.removesuffix(" |").split(" | ")) for line in table.splitlines() if line.startswith("| ")]
+    assert len(rows) > 10
+    assert [row for row in rows[1:] if row not in contract] == []
+
+
+def test_every_page_is_in_the_navigation_once():
+    _, _, nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")
+    assert sorted(f"docs/{page}" for page in re.findall(r"([\w/-]+\.md)$", nav, re.MULTILINE)) == PAGES
+
+
+def test_reference_has_every_public_name():
+    shown = re.findall(r"^::: tfscale\.([\w.]+)$", "\n".join(map(_text, PAGES)), re.MULTILINE)
+    names = {name for name in tfscale.__all__ if not name.endswith(("Error", "__"))}
+    names |= {f"{module}.{name}" for module, public in MODULES.items() for name in public}
+    assert sorted(shown) == sorted(names)
+
+
+def test_errors_has_every_class_and_only_messages_that_are_raised():
+    page = _text("docs/errors.md")
+    assert re.findall(r"^## (\w+)$", page, re.MULTILINE) == [name for name in tfscale.__all__ if name.endswith("Error")]
+    messages = [match[1] for match in re.finditer(r"^\| `+ ?(.+?) ?`+ \| ", page, re.MULTILINE)]
+    raised = "\n".join(_texts_of(path) for path in library_files())
+    assert len(messages) > 25
+    assert [message for message in messages if message not in raised] == []
+
+
+def test_each_picture_is_there_for_light_and_dark_pages():
+    shown = re.findall(r"\((pictures/\S+)-(light|dark)\.svg#only-(\w+)\)", _text("docs/why.md"))
+    assert shown
+    assert [(theme, shows) for _, theme, shows in shown if theme != shows] == []
+    files = [ROOT / "docs" / f"{picture}-{theme}.svg" for picture, theme, _ in shown]
+    assert [file for file in files if not file.is_file()] == []
+    assert len({(picture, theme) for picture, theme, _ in shown}) == 2 * len({picture for picture, _, _ in shown})
 
 
 @every_document
@@ -103,16 +149,28 @@ def test_python_blocks_run_as_they_stand(printed, block):
     assert not isinstance(printed[block], Failure), printed[block]
 
 
-def test_table_that_the_readme_shows_is_what_is_printed(printed):
+def test_table_that_a_page_shows_is_what_is_printed(printed):
     [block] = [block for block in BLOCKS if "print(dp)" in block]
     # On half of the replicas: the same rows, with other numbers.
-    shown = [line.split("  ")[0] for line in _text("README.md").partition(block)[2].splitlines()[3:]]
+    shown = [line.split("  ")[0] for line in _text("docs/how-to/batch.md").partition(block)[2].splitlines()[3:]]
     names = [line.split("  ")[0] for line in printed[block].splitlines() if "  " in line]
     assert [name for name in names if name and not name.startswith("sequential") and name not in shown] == []
 
 
 def _text(document):
     return (ROOT / document).read_text()
+
+
+def _texts_of(path):
+    """Every constant text of a file, as Python puts it together."""
+    nodes = ast.walk(ast.parse((ROOT / path).read_text()))
+    return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+@functools.cache
+def _anchors(path):
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text()), re.MULTILINE)
+    return {_anchor(heading) for heading in headings}
 
 
 def _commands(document, program):

@@ -1,6 +1,6 @@
 """Runs the corpus: every program as plain Keras on one device, and with the README's lines on replicas.
 
-usage: python -m tests.programs [names...] [--replicas 1,2,3] [--workers] [--float64] [--write README.md] ...
+usage: python -m tests.programs [names...] [--replicas 1,2,3] [--workers] [--float64] [--write docs/programs.md] ...
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The verdicts as a table, for the screen and for the README."""
+"""The verdicts as a table, for the screen and for docs/programs.md."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

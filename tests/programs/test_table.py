@@ -1,4 +1,4 @@
-"""What the screen and the README show of the verdicts."""
+"""What the screen and the page show of the verdicts."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""The rows of the N = 1 contract, as the README shows them, each with what proves it.
+"""The rows of the N = 1 contract, as docs/contract.md shows them, each with what proves it.
 
 The first case of a row runs on 1, 2, 3 and 4 replicas, the others on 3; it is the one that the
-README's table shows. Of the first cases `make test` has all on 4, and those of `BY_COUNT` on 1 and 2.
+its table shows. Of the first cases `make test` has all on 4, and those of `BY_COUNT` on 1 and 2.
 """
 
 from __future__ import annotations
