@@ -40,6 +40,32 @@ def _under_policy(policy: str, build: Any, **compiled: Any) -> Any:
     return run
 
 
+def _with_a_bfloat16_layer() -> keras.Model:
+    """One layer computes and keeps its weights in bfloat16, those around it in float32."""
+    small = keras.initializers.RandomUniform(-1, 1, seed=1)
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            keras.layers.Dense(4, use_bias=False, kernel_initializer=small),
+            keras.layers.Dense(3, use_bias=False, kernel_initializer=small, dtype="bfloat16"),
+            keras.layers.Dense(1, use_bias=False, kernel_initializer=small),
+        ]
+    )
+    model.set_weights([np.round(weight) for weight in model.get_weights()])
+    return model
+
+
+def _whole_numbers() -> dict[str, Any]:
+    """Rows of -1, 0 and 1: a step on them makes no number that bfloat16 has to round, in whichever order it adds."""
+    rng = np.random.default_rng(0)
+    return {
+        "x": rng.integers(-1, 2, (8, 6)).astype("float32"),
+        "y": rng.integers(-1, 2, (8, 1)).astype("float32"),
+        "batch_size": 8,
+        "shuffle": False,
+    }
+
+
 def _overflowing_later() -> dict[str, Any]:
     """One batch, in the middle, whose gradient is too large for the loss scale."""
     x = X.copy()
@@ -67,5 +93,11 @@ CASES: dict[str, Case] = {
     "mixed_float16": Case(_under_policy("mixed_float16", normalised), tolerance=_FLOAT16),
     "mixed_float16, jit_compile": Case(_under_policy("mixed_float16", mlp, jit_compile=True), tolerance=_FLOAT16),
     "mixed_bfloat16": Case(_under_policy("mixed_bfloat16", normalised), tolerance=_BFLOAT16),
+    "one layer in bfloat16, nothing to round": fitting(
+        _with_a_bfloat16_layer,
+        lambda: {"optimizer": keras.optimizers.SGD(0.125), "loss": "mse"},
+        _whole_numbers,
+        epochs=1,
+    ),
     "float64": Case(_under_policy("float64", normalised)),
 }
