@@ -17,6 +17,7 @@ BELOW = {
     "scaling": {"errors"},
     "measure": {"errors"},
     "study": {"errors"},
+    "plan": {"errors", "scaling", "measure", "study"},
     "launch": {"errors", "cluster"},
     "training": {"errors", "moved", "framework", "cluster", "scaling", "measure"},
     "data_parallel": {*_TRAINS},
@@ -26,8 +27,8 @@ BELOW = {
     "doctor": {*_TRAINS, "launch"},
     "flags": {*_TRAINS, "data_parallel"},
     "parity": {*_TRAINS, "launch", "data_parallel"},
-    "trials": {*_TRAINS, "launch", "data_parallel", "parity", "study"},
-    "cli": {*_TRAINS, "study", "launch", "data_parallel", "parity", "doctor", "trials"},
+    "trials": {*_TRAINS, "launch", "data_parallel", "parity", "study", "plan"},
+    "cli": {*_TRAINS, "study", "plan", "launch", "data_parallel", "parity", "doctor", "trials"},
     "__main__": {"cli"},
     "__init__": {
         "errors",

@@ -13,6 +13,7 @@ from typing import NoReturn
 from tfscale.doctor import flags as doctor_flags
 from tfscale.errors import TfscaleError, in_short
 from tfscale.launch import flags as launch_flags
+from tfscale.plan import flags as foretelling_flags
 from tfscale.scaling import plan_command
 from tfscale.study import flags as study_flags
 
@@ -180,15 +181,25 @@ def _add_plan(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     plan = subcommands.add_parser(
         "plan",
         help="show what becomes of batch, rate and every step-counted knob on N replicas",
-        description="Derive both ways to train a recipe on N replicas: with its batch kept, and with the batch grown.",
-        epilog="Knows numbers only: it loads no TensorFlow, and looks at no device.",
+        description=(
+            "Derive both ways to train a recipe on N replicas: with its batch kept, and with the batch grown. With "
+            "--noise, foretell what each number of replicas would take, from what was measured."
+        ),
+        epilog="Knows numbers only: without --calibrate it loads no TensorFlow, and looks at no device.",
     )
     plan_command.add_flags(plan)
-    plan.set_defaults(run=_run_plan)
+    foretelling_flags.add_flags(plan)
+    plan.set_defaults(run=_run_plan, refuse=plan.error)
 
 
 def _run_plan(args: argparse.Namespace) -> int:
-    print(plan_command.answer(args))
+    if args.noise is not None:
+        # Reading traces takes a moment; the recipe's arithmetic does not need it.
+        from tfscale.plan.command import answer
+
+        print(answer(args))
+    else:
+        print(plan_command.answer(plan_command.check_recipe(args, args.refuse)))
     return 0
 
 
