@@ -17,6 +17,7 @@ DOCUMENTS = (
     "BUILD_NOTES.md",
     "CHANGELOG.md",
     "SECURITY.md",
+    "docs/sweep.md",
     "examples/README.md",
     "tests/programs/README.md",
 )

@@ -28,7 +28,8 @@ BELOW = {
     "flags": {*_TRAINS, "data_parallel"},
     "parity": {*_TRAINS, "launch", "data_parallel"},
     "trials": {*_TRAINS, "launch", "data_parallel", "parity", "study", "plan"},
-    "cli": {*_TRAINS, "study", "plan", "launch", "data_parallel", "parity", "doctor", "trials"},
+    "sweeps": {*_TRAINS, "launch", "data_parallel", "parity", "study", "plan", "trials"},
+    "cli": {*_TRAINS, "study", "plan", "launch", "data_parallel", "parity", "doctor", "trials", "sweeps"},
     "__main__": {"cli"},
     "__init__": {
         "errors",
@@ -45,14 +46,17 @@ BELOW = {
         "loops",
         "moved",
         "parity",
+        "plan",
         "ray",
+        "sweeps",
+        "trials",
     },
 }
-USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor", "trials"}
+USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor", "trials", "sweeps"}
 USES_MORE = {"flags": {"absl"}, "ray": {"numpy", "ray"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 # Extras, of one part.
-EXTRAS = {"trials": {"matplotlib"}}
+EXTRAS = {"trials": {"matplotlib"}, "sweeps": {"matplotlib", "optuna", "yaml"}}
 MAY_USE_PRIVATE_NAMES = "framework"
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")
 

@@ -56,6 +56,7 @@ NAMES = {
     "simulate_replicas",
     "sum_gradients",
     "sum_over_examples",
+    "sweep",
     "verify",
 }
 
@@ -164,6 +165,24 @@ FLAGS = {
         "--search",
         "--seeds",
         "--target",
+        "--trials",
+    },
+    "sweep": {
+        "objective",
+        "--at-a-time",
+        "--batch",
+        "--carry-to",
+        "--direction",
+        "--directory",
+        "--examples",
+        "--help",
+        "--no-picture",
+        "--optimizer",
+        "--prune",
+        "--sampler",
+        "--seed",
+        "--space",
+        "--timeout-s",
         "--trials",
     },
     "verify": {

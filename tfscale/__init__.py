@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tfscale.scaling.hyperparameters import scale_hyperparameters
     from tfscale.scaling.recipe import Recipe
     from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule
+    from tfscale.sweeps.futures import sweep
     from tfscale.training.adascale import AdaScaleSGD
     from tfscale.training.compression.error_feedback import ErrorFeedback
     from tfscale.training.compression.power_sgd import PowerSGD
@@ -108,6 +109,7 @@ __all__ = [
     "simulate_replicas",
     "sum_gradients",
     "sum_over_examples",
+    "sweep",
     "verify",
 ]
 
@@ -157,6 +159,7 @@ _HOMES = {
     "simulate_replicas": "tfscale.training.strategy",
     "sum_gradients": "tfscale.training.optimizers",
     "sum_over_examples": "tfscale.training.terms",
+    "sweep": "tfscale.sweeps.futures",
     "verify": "tfscale.parity.verification",
 }
 

@@ -16,6 +16,7 @@ from tfscale.launch import flags as launch_flags
 from tfscale.plan import flags as foretelling_flags
 from tfscale.scaling import plan_command
 from tfscale.study import flags as study_flags
+from tfscale.sweeps import flags as sweep_flags
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,6 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_verify(subcommands)
     _add_measure(subcommands)
     _add_study(subcommands)
+    _add_sweep(subcommands)
     _add_plan(subcommands)
     _add_launch(subcommands)
     _add_doctor(subcommands)
@@ -173,6 +175,30 @@ def _add_study(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]
 def _run_study(args: argparse.Namespace) -> int:
     # TensorFlow is behind this import.
     from tfscale.trials.study_command import run
+
+    return run(args)
+
+
+def _add_sweep(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sweep = subcommands.add_parser(
+        "sweep",
+        help="find the best settings of your function, trying many side by side",
+        description=sweep_flags.DESCRIPTION,
+        epilog=sweep_flags.EPILOG,
+    )
+    sweep.add_argument(
+        "objective",
+        type=_parse_target,
+        metavar="OBJECTIVE",
+        help="the function that returns a number",
+    )
+    sweep_flags.add_flags(sweep)
+    sweep.set_defaults(run=_run_sweep)
+
+
+def _run_sweep(args: argparse.Namespace) -> int:
+    # TensorFlow is behind this import.
+    from tfscale.sweeps.command import run
 
     return run(args)
 

@@ -90,7 +90,8 @@ def _read_beside(file: Path, num_rows: int) -> dict[str, Any]:
         return {}
     try:
         told = json.loads(beside.read_text(encoding="utf-8"))
-        kinds: dict[str, type] = {"model": str, "optimizer": str, "parameters": int, "trainable_parameters": int, "replicas": int}
+        kinds: dict[str, type] = {"model": str, "optimizer": str}
+        kinds |= {"parameters": int, "trainable_parameters": int, "replicas": int}
         for name, kind in kinds.items():
             value: Any = told.get(name, kind())
             is_right = isinstance(value, kind) and not isinstance(value, bool)
