@@ -219,7 +219,11 @@ def _add_plan(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _run_plan(args: argparse.Namespace) -> int:
-    if args.noise is not None:
+    if args.check is not None:
+        from tfscale.plan.check import answer as answer_check
+
+        print(answer_check(args.check, args.goal, as_json=args.json))
+    elif args.noise is not None:
         # Reading traces takes a moment; the recipe's arithmetic does not need it.
         from tfscale.plan.command import answer
 

@@ -15,4 +15,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--step-times", metavar="N:TIME,...", help="of one replica, as 16:12ms,32:15ms,64:22ms,128:37ms")
     group.add_argument("--parameters", type=int, metavar="N", help="numbers in a gradient (default: as measured)")
     group.add_argument("--run-steps", type=int, metavar="N", help="of the run at its batch (default: the trace's)")
+    group.add_argument(
+        "--check", nargs="+", metavar="DIR", help="finished runs: what came true, foretold from the first one's trace"
+    )
+    group.add_argument("--goal", type=float, metavar="LOSS", help="with --check (default: what all have reached)")
     group.add_argument("--price-per-hour", type=float, metavar="X", help="of one replica, for the cost")
