@@ -117,6 +117,7 @@ FLAGS = {
         "--batch-norm",
         "--beta-1",
         "--beta-2",
+        "--calibrate",
         "--check",
         "--clipped-share",
         "--critical-batch",

@@ -8,7 +8,7 @@ import argparse
 import importlib.metadata
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tfscale.doctor import flags as doctor_flags
 from tfscale.errors import TfscaleError, in_short
@@ -17,6 +17,10 @@ from tfscale.plan import flags as foretelling_flags
 from tfscale.scaling import plan_command
 from tfscale.study import flags as study_flags
 from tfscale.sweeps import flags as sweep_flags
+
+if TYPE_CHECKING:
+    from tfscale.plan.critical_batch import CriticalBatch
+    from tfscale.plan.source import Trace
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -227,10 +231,17 @@ def _run_plan(args: argparse.Namespace) -> int:
         # Reading traces takes a moment; the recipe's arithmetic does not need it.
         from tfscale.plan.command import answer
 
-        print(answer(args))
+        print(answer(args, None if args.calibrate is None else _calibration(*args.calibrate)))
     else:
         print(plan_command.answer(plan_command.check_recipe(args, args.refuse)))
     return 0
+
+
+def _calibration(build: str, data: str) -> "Callable[[Trace], CriticalBatch]":
+    # TensorFlow is behind this import.
+    from tfscale.trials.branching_command import calibration
+
+    return calibration(build, data)
 
 
 def _add_launch(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

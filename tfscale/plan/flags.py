@@ -10,6 +10,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("foretelling from measurements")
     group.add_argument("--noise", action="append", metavar="TRACE.CSV", help="as `tfscale measure` writes; repeatable")
     group.add_argument("--study", metavar="DIR", help="of `tfscale study`: its critical batch in place of the band's")
+    group.add_argument(
+        "--calibrate",
+        nargs=2,
+        metavar=("BUILD", "DATA"),
+        help="train branches with grown batches, for the critical one: some 6 times 320 steps, with 3 seeds",
+    )
     group.add_argument("--link", metavar="RATE", help="between replicas: 25gbit, 110MB/s or nvlink")
     group.add_argument("--latency", metavar="TIME", help="of an all-reduce of two (default: 50us)")
     group.add_argument("--step-times", metavar="N:TIME,...", help="of one replica, as 16:12ms,32:15ms,64:22ms,128:37ms")
