@@ -120,7 +120,7 @@ def answer(paths: Sequence[str], goal: float | None, *, as_json: bool) -> str:
     if as_json:
         return json.dumps({"loss": loss, "runs": [_to_json(row) for row in rows]}, indent=1)
     head = ("run", "replicas", "batch", "steps", "foretold", "examples", "seconds", "examples, of run 1's", "faster")
-    cells = [head]
+    cells: list[tuple[str, ...]] = [head]
     first = rows[0]
     for row in rows:
         low, high = row.foretold_steps
