@@ -22,6 +22,7 @@ BELOW = {
     "scaling": {"errors"},
     "measure": {"errors"},
     "study": {"errors"},
+    "plan": {"errors", "scaling", "measure", "study"},
     "launch": {"errors", "cluster"},
     "replicas": {"errors", "framework", "cluster"},
     "data": {"errors", "framework", "cluster", "replicas"},
@@ -37,10 +38,14 @@ BELOW = {
     "doctor": {*_TRAINS, "launch"},
     "flags": {*_TRAINS, "data_parallel"},
     "parity": {*_TRAINS, "launch", "data_parallel"},
-    "trials": {*_TRAINS, "launch", "data_parallel", "parity", "study"},
-    "cli": {*_TRAINS, "study", "launch", "data_parallel", "parity", "doctor", "trials"},
+    "trials": {*_TRAINS, "launch", "data_parallel", "parity", "study", "plan"},
+    "sweeps": {*_TRAINS, "launch", "data_parallel", "parity", "study", "plan", "trials"},
+    "cli": {*_TRAINS, "study", "plan", "launch", "data_parallel", "parity", "doctor", "trials", "sweeps"},
     "__main__": {"cli"},
-    "__init__": {*_TRAINS, *_NUMBERS, "launch", "data_parallel", "loops", "callbacks", "ray", "flags", "parity"},
+    "__init__": {
+        *(*_TRAINS, *_NUMBERS, "plan", "launch", "data_parallel", "loops", "callbacks", "ray", "flags", "parity"),
+        *("trials", "sweeps"),
+    },
 }
 # The rooms inside of `training`, alike; what lies in none of them is above them all.
 INSIDE_TRAINING = {
@@ -52,12 +57,12 @@ INSIDE_TRAINING = {
 }
 USES_TENSORFLOW = {
     *("framework", "replicas", "data", "exact", "gradients", "rederive", "recovery", "training"),
-    *("loops", "data_parallel", "parity", "doctor", "trials"),
+    *("loops", "data_parallel", "parity", "doctor", "trials", "sweeps"),
 }
 USES_MORE = {"flags": {"absl"}, "ray": {"numpy", "ray"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 # Extras, of one part.
-EXTRAS = {"trials": {"matplotlib"}}
+EXTRAS = {"trials": {"matplotlib"}, "sweeps": {"matplotlib", "optuna", "yaml"}}
 MAY_USE_PRIVATE_NAMES = "framework"
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")
 

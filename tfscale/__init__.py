@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tfscale.scaling.hyperparameters import scale_hyperparameters
     from tfscale.scaling.recipe import Recipe
     from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule
+    from tfscale.sweeps.futures import sweep
     from tfscale.training.model import prepare
     from tfscale.training.strategy import make_strategy, simulate_replicas
 
@@ -108,6 +109,7 @@ __all__ = [
     "simulate_replicas",
     "sum_gradients",
     "sum_over_examples",
+    "sweep",
     "verify",
 ]
 
@@ -157,6 +159,7 @@ _HOMES = {
     "simulate_replicas": "tfscale.training.strategy",
     "sum_gradients": "tfscale.gradients.optimizers",
     "sum_over_examples": "tfscale.exact.terms",
+    "sweep": "tfscale.sweeps.futures",
     "verify": "tfscale.parity.verification",
 }
 

@@ -8,13 +8,19 @@ import argparse
 import importlib.metadata
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tfscale.doctor import flags as doctor_flags
 from tfscale.errors import TfscaleError, in_short
 from tfscale.launch import flags as launch_flags
+from tfscale.plan import flags as foretelling_flags
 from tfscale.scaling import plan_command
 from tfscale.study import flags as study_flags
+from tfscale.sweeps import flags as sweep_flags
+
+if TYPE_CHECKING:
+    from tfscale.plan.critical_batch import CriticalBatch
+    from tfscale.plan.source import Trace
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,6 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_verify(subcommands)
     _add_measure(subcommands)
     _add_study(subcommands)
+    _add_sweep(subcommands)
     _add_plan(subcommands)
     _add_launch(subcommands)
     _add_doctor(subcommands)
@@ -176,20 +183,65 @@ def _run_study(args: argparse.Namespace) -> int:
     return run(args)
 
 
+def _add_sweep(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sweep = subcommands.add_parser(
+        "sweep",
+        help="find the best settings of your function, trying many side by side",
+        description=sweep_flags.DESCRIPTION,
+        epilog=sweep_flags.EPILOG,
+    )
+    sweep.add_argument(
+        "objective",
+        type=_parse_target,
+        metavar="OBJECTIVE",
+        help="the function that returns a number",
+    )
+    sweep_flags.add_flags(sweep)
+    sweep.set_defaults(run=_run_sweep)
+
+
+def _run_sweep(args: argparse.Namespace) -> int:
+    # TensorFlow is behind this import.
+    from tfscale.sweeps.command import run
+
+    return run(args)
+
+
 def _add_plan(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     plan = subcommands.add_parser(
         "plan",
         help="show what becomes of batch, rate and every step-counted knob on N replicas",
-        description="Derive both ways to train a recipe on N replicas: with its batch kept, and with the batch grown.",
-        epilog="Knows numbers only: it loads no TensorFlow, and looks at no device.",
+        description=(
+            "Derive both ways to train a recipe on N replicas: with its batch kept, and with the batch grown. With "
+            "--noise, foretell what each number of replicas would take, from what was measured."
+        ),
+        epilog="Knows numbers only: without --calibrate it loads no TensorFlow, and looks at no device.",
     )
     plan_command.add_flags(plan)
-    plan.set_defaults(run=_run_plan)
+    foretelling_flags.add_flags(plan)
+    plan.set_defaults(run=_run_plan, refuse=plan.error)
 
 
 def _run_plan(args: argparse.Namespace) -> int:
-    print(plan_command.answer(args))
+    if args.check is not None:
+        from tfscale.plan.check import answer as answer_check
+
+        print(answer_check(args.check, args.goal, as_json=args.json))
+    elif args.noise is not None:
+        # Reading traces takes a moment; the recipe's arithmetic does not need it.
+        from tfscale.plan.command import answer
+
+        print(answer(args, None if args.calibrate is None else _calibration(*args.calibrate)))
+    else:
+        print(plan_command.answer(plan_command.check_recipe(args, args.refuse)))
     return 0
+
+
+def _calibration(build: str, data: str) -> "Callable[[Trace], CriticalBatch]":
+    # TensorFlow is behind this import.
+    from tfscale.trials.branching_command import calibration
+
+    return calibration(build, data)
 
 
 def _add_launch(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

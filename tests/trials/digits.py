@@ -35,3 +35,11 @@ def data():
     order = np.random.default_rng(0).permutation(len(x))
     train, rest = order[:1297], order[1297:]
     return {"x": x[train], "y": y[train], "validation_data": (x[rest], y[rest])}
+
+
+def scheduled():
+    return build(keras.optimizers.schedules.CosineDecay(0.1, 100))
+
+
+def for_small_batches(rate=0.02):
+    return build(rate)

@@ -1,6 +1,7 @@
 """`tfscale measure` tells the noise scale of a script."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,10 @@ def test_it_is_what_the_examples_say(answers):
     assert status == 0
     assert found["steps_measured"] == len(rows) == 200
     assert {(row.moments.shards, row.moments.examples) for row in rows} == {(4, 32)}
+    beside = json.loads(Path(answers["path"]).with_suffix(".json").read_text())
+    assert set(beside["step_times"]) == {"8", "16", "32", "64"}
+    assert all(seconds > 0 for seconds in beside["step_times"].values())
+    assert (beside["trainable_parameters"], beside["device"]) == (6, "CPU")
     low, high = found["interval"]
     assert low < found["noise_scale"] < high
 

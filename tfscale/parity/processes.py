@@ -54,7 +54,6 @@ class _Group:
     """The running processes of one group."""
 
     def __init__(self, commands: Sequence[Command], timeout_s: float, start: Callable[[Command], Process]) -> None:
-        self._deadline_s = time.monotonic() + timeout_s
         self._processes: list[Process] = []
         try:
             for command in commands:
@@ -62,6 +61,8 @@ class _Group:
         except BaseException:
             self.kill()
             raise
+        # Starting the first one may take long: it imports for those after it.
+        self._deadline_s = time.monotonic() + timeout_s
 
     def ending(self) -> Ending | None:
         """Returns how the group ended; None while it runs. A failure of one ends the group."""

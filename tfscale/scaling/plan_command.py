@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, NoReturn
 
 from tfscale.scaling.batch_plan import MAX_COUNT
 from tfscale.scaling.cautions import find_cautions
@@ -36,9 +37,9 @@ _KNOBS = {
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of the subcommand to its parser."""
-    parser.add_argument("--examples", type=_count, required=True, metavar="N", help="examples in an epoch")
-    batch = parser.add_mutually_exclusive_group(required=True)
-    batch.add_argument("--per-replica-batch", type=_count, metavar="N", help="examples of one replica in one step")
+    parser.add_argument("--examples", type=_count, metavar="N", help="examples in an epoch")
+    batch = parser.add_mutually_exclusive_group()
+    batch.add_argument("--per-replica-batch", metavar="N", help="examples of one replica in one step; with --noise N,N")
     batch.add_argument("--global-batch", type=_count, metavar="N", help="examples of all replicas in one step")
     parser.add_argument(
         "--reference-batch",
@@ -46,7 +47,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the batch the recipe was tuned for (default: the one given)",
     )
-    parser.add_argument("--replicas", type=_count, required=True, metavar="N", help="copies of the model")
+    parser.add_argument("--replicas", metavar="N", help="copies of the model; with --noise N,N,...")
     parser.add_argument("--micro-batch", type=_count, metavar="N", help="most examples of one pass on one replica")
     parser.add_argument(
         "--optimizer",
@@ -89,6 +90,29 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch-norm", action="store_true", help="the model has BatchNormalization")
     parser.add_argument("--json", action="store_true", help="print an object of JSON in place of the table")
+
+
+def check_recipe(args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> argparse.Namespace:
+    """Returns the arguments of a plan without measurements, with numbers for what else is a list.
+
+    Args:
+        args: As parsed.
+        refuse: Ends the process with a message, as the parser does.
+    """
+    given = {"--examples": args.examples, "--replicas": args.replicas}
+    missing = [name for name, value in given.items() if value is None]
+    if missing:
+        refuse(f"the following arguments are required: {', '.join(missing)}")
+    if args.per_replica_batch is None and args.global_batch is None:
+        refuse("one of the arguments --per-replica-batch --global-batch is required")
+    numbers = {}
+    for name in ("replicas", "per_replica_batch"):
+        text = getattr(args, name)
+        try:
+            numbers[name] = None if text is None else _count(text)
+        except argparse.ArgumentTypeError as error:
+            refuse(f"argument --{name.replace('_', '-')}: {error}")
+    return argparse.Namespace(**{**vars(args), **numbers})
 
 
 def answer(args: argparse.Namespace) -> str:

@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import keras  # noqa: F401, imported before the fork
 import tensorflow as tf
@@ -53,15 +54,24 @@ def _end_with_parent() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def main(path: str) -> int:
-    """Performs the request in a file; returns the exit status."""
+def run_request(path: str, perform: Callable[[dict[str, Any]], None]) -> NoReturn:
+    """Performs the request in a file, and ends this process, which also ends with the one that started it.
+
+    Args:
+        path: Of the request.
+        perform: Does what it says.
+    """
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    status = 0
     try:
         perform(json.loads(Path(path).read_text(encoding="utf-8")))
     except BaseException:
         traceback.print_exc()
-        return 1
-    return 0
+        status = 1
+    # Not sys.exit: what TensorFlow's threads do at the end must not change the status.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
@@ -69,8 +79,4 @@ if __name__ == "__main__":
         if threading.active_count() > 1:
             sys.exit("Something that is imported has started a thread: this process cannot be forked.")
         sys.argv.append(wait_for_call())
-    # Not sys.exit: what TensorFlow's threads do at the end must not change the status.
-    status = main(sys.argv.pop())
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    run_request(sys.argv.pop(), perform)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import statistics
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tfscale.data_parallel import DataParallel
 from tfscale.errors import MeasureError
@@ -19,6 +24,8 @@ from tfscale.training.strategy import make_strategy
 # So many shards a step, where there are as many examples: more of them tell little more.
 _SHARDS = 4
 _SEED = 0
+# The first steps make the graph; after so many seconds three are enough.
+_UNTIMED, _TIMED, _TIMED_S = 2, 9, 3.0
 
 
 class _Steps(keras.callbacks.Callback):
@@ -51,7 +58,8 @@ def measure(
 ) -> NoiseScale:
     """Trains a user's model for some steps, and measures each of them.
 
-    On the devices that are here. One replica takes its rows in four micro-steps; so does each of a few.
+    On the devices that are here. One replica takes its rows in four micro-steps; so does each of a few. Then plain
+    steps of one replica are timed at four batches, and their seconds written beside the trace.
 
     Args:
         build: Returns the compiled model.
@@ -86,7 +94,52 @@ def measure(
     callbacks = [*arguments.pop("callbacks", ()), noise, _Steps(steps)]
     epochs = -(-steps // user_data.facts.num_steps)
     dp.prepare(model).fit(**arguments, epochs=epochs, verbose=0, callbacks=callbacks)
+    if path is not None:
+        times = time_steps(functions[0](), user_data.first_batch, max(1, batch // replicas))
+        device = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+        _add_beside(path, {"step_times": times, "device": device})
     return noise
+
+
+def time_steps(model: keras.Model, batch: Any, examples: int) -> dict[str, float]:
+    """Seconds of plain steps on one device, by their examples: a quarter, half, all and twice of so many.
+
+    Those that do not fit into the device are left out.
+
+    Args:
+        model: Compiled; it is trained.
+        batch: `x`, `(x, y)` or `(x, y, sample_weight)`, of which rows are taken, again and again where there are fewer.
+        examples: Of a step of one replica.
+    """
+    parts = batch if isinstance(batch, tuple) else (batch,)
+    found = {}
+    for wanted in sorted({max(1, examples // 4), max(1, examples // 2), examples, 2 * examples}):
+
+        def take(part: Any, wanted: int = wanted) -> Any:
+            return tf.gather(part, tf.range(wanted) % len(part))
+
+        try:
+            rows = tf.nest.map_structure(take, parts)
+            times: list[float] = []
+            for _ in range(_UNTIMED + _TIMED):
+                begun_s = time.perf_counter()
+                model.train_on_batch(*rows)
+                times.append(time.perf_counter() - begun_s)
+                if len(times) > _UNTIMED + 2 and sum(times) > _TIMED_S:
+                    break
+        except tf.errors.ResourceExhaustedError:
+            break
+        found[str(wanted)] = statistics.median(times[_UNTIMED:])
+    return found
+
+
+def _add_beside(path: str | os.PathLike[str], more: dict[str, Any]) -> None:
+    beside = Path(f"{os.fspath(path).removesuffix('.csv')}.json")
+    # A store has no such file.
+    if beside.is_file():
+        part = beside.with_name(f"{beside.name}.part")
+        part.write_text(json.dumps(json.loads(beside.read_text(encoding="utf-8")) | more, indent=1) + "\n", "utf-8")
+        part.replace(beside)
 
 
 def _micro_batch(model: keras.Model, batch: int, replicas: int) -> int | None:

@@ -15,7 +15,6 @@ from tfscale.launch.gpus import VISIBLE, find_gpus, run_nvidia_smi
 from tfscale.parity.fork_server import ForkServer, ForkServerError, can_fork
 from tfscale.parity.processes import Command, Ending, Process, run_groups, start_fresh
 
-_PROGRAM = (sys.executable, "-m", "tfscale.trials.child")
 _IMPORT_S = 120.0
 
 
@@ -26,10 +25,19 @@ class Pool:
         folder: For requests and logs.
         at_a_time: How many; None for as many as devices.
         timeout_s: Seconds that one may take.
+        program: The module that performs a request.
     """
 
-    def __init__(self, folder: Path, *, at_a_time: int | None = None, timeout_s: float = 1e6):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        at_a_time: int | None = None,
+        timeout_s: float = 1e6,
+        program: str = "tfscale.trials.child",
+    ):
         self._folder = folder
+        self._program = (sys.executable, "-m", program)
         # How many trials each GPU has at the moment, and which one each request has.
         self._loads = dict.fromkeys(find_gpus(os.environ, run_nvidia_smi), 0)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -53,7 +61,7 @@ class Pool:
             content = {"threads": self.threads, "import_paths": [os.getcwd()], **requests[index][1]()}
             files[index].write_text(json.dumps(content), encoding="utf-8")
 
-        groups = [[Command((*_PROGRAM, str(file)), _environment(), file.with_suffix(".log"))] for file in files]
+        groups = [[Command((*self._program, str(file)), _environment(), file.with_suffix(".log"))] for file in files]
         endings = run_groups(
             groups, timeout_s=self._timeout_s, max_processes=self.at_a_time, on_start=begin, start=self._start
         )
@@ -79,7 +87,7 @@ class Pool:
         if not self._may_fork:
             return start_fresh(Command(command.argv, env, command.log))
         if self._server is None:
-            self._server = ForkServer(_PROGRAM, env=env, timeout_s=_IMPORT_S)
+            self._server = ForkServer(self._program, env=env, timeout_s=_IMPORT_S)
         try:
             with command.log.open("wb") as log:
                 return self._server.start(path, env=env, output=log)

@@ -99,9 +99,9 @@ def train_trial(
             model = build(**arguments)
         dp = DataParallel(global_batch=trial.batch, micro_batch=micro_batch, devices=strategy)
         model = dp.prepare(model)
-    evaluate = _evaluation(model, arrays, goal)
+    evaluate = make_evaluation(model, arrays, goal)
     steps, reason, found = math.inf, "budget", []
-    at, order = next_evaluation(0), _Order(arrays.num_examples, trial.seed)
+    at, order = next_evaluation(0), Order(arrays.num_examples, trial.seed)
     for step in range(1, int(limits.budget) + 1):
         rows = order.take(trial.batch)
         model.train_on_batch(arrays.train[0][rows], arrays.train[1][rows])
@@ -123,7 +123,7 @@ def train_trial(
     return TrialResult(trial, steps, reason, time.perf_counter() - begun_s, device[0].device_type, "", tuple(found))
 
 
-class _Order:
+class Order:
     """Every example once in each pass, in an order of the seed's.
 
     Args:
@@ -144,7 +144,12 @@ class _Order:
         return rows
 
 
-def _evaluation(model: Any, arrays: Arrays, goal: Goal) -> Callable[[], float]:
+def make_evaluation(model: Any, arrays: Arrays, goal: Goal) -> Callable[[], float]:
+    """Returns what computes the goal's metric of a model.
+
+    Raises:
+        StudyError: When the model is not compiled, or there are no examples for it.
+    """
     if not isinstance(model, keras.Model) or not model.compiled:
         raise StudyError(
             f"`build` must return a compiled Keras model.\nReceived: {type(model).__name__}. Call `compile` in it."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -324,6 +325,7 @@ class NoiseScale(ClosedByFit):
         return {
             "model": self.model.name,
             "parameters": int(self.model.count_params()),
+            "trainable_parameters": sum(math.prod(each.shape) for each in self.model.trainable_variables),
             "optimizer": type(innermost(self.model.optimizer)).__name__,
             "replicas": int(self.model.distribute_strategy.num_replicas_in_sync),
             "noise_scale": None if found is None else found.value,

@@ -1,0 +1,57 @@
+"""The critical batch from branches: the numbers, and a linear model's own."""
+
+import math
+
+import pytest
+
+from tests.processes import run_case
+from tfscale import MeasureError
+from tfscale.parity.target import find_target
+from tfscale.plan.branches import from_branches, stretch_steps
+
+
+def law(critical, batch=16):
+    return {k: (1 + k * batch / critical) / (1 + batch / critical) for k in (4, 8, 16)}
+
+
+@pytest.mark.parametrize("critical", [8, 40, 200, 450])
+def test_the_law_comes_back(critical):
+    found = from_branches(law(critical), 16)
+    assert found.value == pytest.approx(critical, rel=0.02)
+    assert (found.low, found.high) == pytest.approx((critical / 2, critical * 2), rel=0.02)
+
+
+def test_a_branch_that_did_not_get_there_tells_nothing():
+    assert from_branches(law(200) | {16: math.inf}, 16).value == pytest.approx(200, rel=0.02)
+    with pytest.raises(MeasureError, match=r"Received: \[4\] times the batch of 16 did, of \[4, 8, 16\]"):
+        from_branches({4: 1.2, 8: math.inf, 16: math.inf}, 16)
+
+
+def test_beyond_the_largest_branch_it_is_not_told():
+    found = from_branches({4: 0.97, 8: 0.99, 16: 1.01}, 16)
+    assert (found.value, found.low, found.high) == (None, 128, math.inf)
+
+
+def test_the_largest_branch_has_twenty_steps_and_forgets_twice():
+    assert [stretch_steps(each) for each in (0.0, 0.9, 0.95, 0.98)] == [320, 320, 640, 1600]
+
+
+def test_digits():
+    value, refusals = run_case("tests.plan.test_branches:calibrated", timeout_s=400)
+    assert 40 < value < 1200  # a study has 150 to 209 to loss 0.1
+    assert "Received: a batch of 128, and 1297 examples." in refusals[0]
+    assert "Received: a schedule of the rate." in refusals[1]
+
+
+def calibrated():
+    from tfscale.trials.branching import calibrate
+
+    build, data = (find_target(f"tests/trials/digits.py:{name}", name) for name in ("for_small_batches", "data"))
+    refusals = []
+    for name, batch in (("build", 128), ("scheduled", 16)):
+        try:
+            calibrate(find_target(f"tests/trials/digits.py:{name}", "build"), data, batch=batch)
+        except MeasureError as error:
+            refusals.append(str(error))
+    found = calibrate(build, data, batch=16, seeds=1)
+    return found.value or found.low, refusals

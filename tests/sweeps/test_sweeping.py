@@ -1,0 +1,108 @@
+"""Sweeps as a user runs them: what fails is a row, what is killed goes on."""
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import tfscale
+from tests.repository import ROOT
+from tfscale import StudyError, cli
+
+SCRIPT = "tests/sweeps/script.py"
+ENV = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def argv(directory, objective, space, *more):
+    (directory / "space.json").write_text(space)
+    found = [sys.executable, "-m", "tfscale", "sweep", f"{SCRIPT}:{objective}", "--space", f"{directory}/space.json"]
+    return [*found, "--directory", str(directory / "s"), *more]
+
+
+def run(*arguments):
+    return subprocess.run(argv(*arguments), env=ENV, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+
+def read(directory):
+    with (directory / "s" / "sweep.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_killed_and_gone_on_with_it_is_the_whole_and_carried_on(tmp_path):
+    space, more = '{"rate": {"low": 0.01, "high": 1.0}}', ["--trials", "8", "--at-a-time", "2"]
+    more += ["--carry-to", "4", "--batch", "32", "--examples", "1000"]
+    command = argv(tmp_path, "objective", space, *more)
+    with subprocess.Popen(command, env=ENV, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if line.startswith("trial "):
+                break
+        process.send_signal(signal.SIGKILL)
+        process.stderr.read()
+    kept = {path.name: path.read_text() for path in (tmp_path / "s" / "trials").glob("*.json")}
+    assert 1 <= len(kept) < 8
+    ended = run(tmp_path, "objective", space, *more)
+    assert ended.returncode == 0, ended.stderr
+    assert all((tmp_path / "s" / "trials" / name).read_text() == text for name, text in kept.items())
+    rows = read(tmp_path)
+    assert [int(row["number"]) for row in rows] == list(range(8))
+    for row in rows:
+        assert float(row["value"]) == pytest.approx((float(row["parameter:rate"]) - 0.3) ** 2 + 1)
+    best = min(rows, key=lambda row: float(row["value"]))
+    assert ended.stdout.startswith(f"best: {float(best['value']):g} of trial {best['number']}: ")
+    [line] = [line for line in ended.stdout.splitlines() if line.startswith("learning_rate ")]
+    rate = float(best["parameter:rate"])
+    assert [float(each) for each in re.split(r"\s{2,}", line)[2:5]] == pytest.approx([rate, rate, 4 * rate], rel=1e-5)
+    assert (tmp_path / "s" / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    other = run(tmp_path, "objective", space, *more, "--seed", "1")
+    assert other.returncode == 2
+    assert "A sweep goes on with what it was begun with.\nReceived: seed=1" in other.stderr
+
+
+def test_what_fails_is_a_row_and_the_others_go_on(tmp_path):
+    kinds = '{"x": 3.0, "kind": ["raise", "die", "nan", "wait", "good"]}'
+    more = ["--trials", "6", "--seed", "7", "--timeout-s", "15", "--no-picture", "--at-a-time", "6"]
+    ended = run(tmp_path, "mixed", kinds, *more)
+    assert ended.returncode == 0, ended.stderr
+    reasons = {row["parameter:kind"]: (row["state"], row["reason"]) for row in read(tmp_path)}
+    assert set(reasons) == {"raise", "die", "nan", "wait", "good"}
+    assert reasons["raise"] == ("failed", "RuntimeError: no such kind as 3.0")
+    assert reasons["die"][1].startswith("the process ended (7)")
+    assert "must return a finite number. Received: nan" in reasons["nan"][1]
+    assert reasons["wait"][1].startswith("not ended after 15 s")
+    assert reasons["good"] == ("ended", "")
+    assert {float(row["value"]) for row in read(tmp_path) if row["state"] == "ended"} == {6.0}
+
+
+def test_futures_and_pruning(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    space = {"x": [float(each) for each in range(10)]}
+    with tfscale.sweep(f"{SCRIPT}:reporting", space, trials=10, at_a_time=1, prune=True, directory=tmp_path) as sweep:
+        seen = {outcome.number for outcome in sweep}
+    rows = sweep.results()
+    assert seen == set(range(10)) == {row.number for row in rows}
+    assert sweep.best().value == min(row.value for row in rows if row.state == "ended")
+    for number, row in enumerate(rows):
+        before = sorted(each.parameters["x"] for each in rows[:number])
+        middle = (before[(number - 1) // 2] + before[number // 2]) / 2 if number >= 4 else 99.0
+        assert (row.state == "pruned") == (row.parameters["x"] > middle)
+    again = tfscale.sweep(f"{SCRIPT}:slow", space, trials=2, directory=tmp_path)
+    with pytest.raises(StudyError, match="A sweep goes on with what it was begun with"):
+        again.results()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--carry-to", "4"], "without --examples and --batch"),
+        (["--carry-to", "4", "--optimizer", "fast"], "must be one of keras.optimizers"),
+        (["--timeout-s", "-1"], "`timeout_s` must be seconds"),
+    ],
+)
+def test_refused_at_once(more, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert cli.main(argv(tmp_path, "objective", '{"rate": 0.1}', *more)[3:]) == 2
+    assert message in capsys.readouterr().err

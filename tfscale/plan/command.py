@@ -1,0 +1,177 @@
+"""What does `tfscale plan --noise` answer?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Sequence
+
+from tfscale.errors import MeasureError
+from tfscale.plan.critical_batch import CriticalBatch, from_noise, from_study
+from tfscale.plan.link import COMPARED, PROCESSOR_S_PER_BYTE, Link, network_table, parse_link, parse_seconds
+from tfscale.plan.report import Foretold, describe, to_json
+from tfscale.plan.rows import Run, advise, predict
+from tfscale.plan.source import Trace, goal_of, read_all
+from tfscale.plan.step_time import LEAST_BATCHES, MOST_OFF, StepTime
+from tfscale.study import fit
+
+_MOST = 10**9
+_BYTES_PER_NUMBER = 4
+
+
+def answer(args: argparse.Namespace, calibrate: Callable[[Trace], CriticalBatch] | None = None) -> str:
+    """Returns what the subcommand prints.
+
+    Args:
+        args: With what `flags.add_flags` adds, `replicas`, `per_replica_batch`, `micro_batch`, `critical_batch`
+            and `json`.
+        calibrate: Finds the critical batch by branches; None to do without.
+
+    Raises:
+        MeasureError: When what is given cannot be read, contradicts itself, or does not tell.
+        StudyError: When a study does not tell.
+    """
+    traces = read_all(args.noise)
+    trace = traces[0]
+    numbers = parse_counts(args.replicas or "1,2,4,8,16", "--replicas")
+    step_time, assumptions = _step_time(args.step_times, traces)
+    link = _link(args, trace, max(numbers), assumptions)
+    run = _run(args, trace, max(numbers))
+    if args.run_steps is not None:
+        assumptions.append(f"{args.run_steps} steps of {run.batch:g} examples: given, the trace has {trace.steps}")
+    critical = _critical(args, trace, calibrate)
+    own = max(1, round(run.batch / trace.replicas))
+    batches = parse_counts(args.per_replica_batch, "--per-replica-batch") if args.per_replica_batch else [own]
+    price = args.price_per_hour
+    if price is not None and not (math.isfinite(price) and 0 <= price < 1e9):
+        raise MeasureError(f"A price must be a number, 0 or more.\nReceived: {price!r}.")
+    rows = predict(
+        run,
+        critical,
+        step_time,
+        link,
+        num_replicas=numbers,
+        per_replica_batches=batches,
+        price_per_hour=price,
+    )
+    advice = advise(rows, run, critical)
+    network = _network(advice.row.num_replicas, max(numbers), batches[0], run, step_time, link)
+    found = Foretold(trace, run, critical, rows, advice, network, tuple(assumptions))
+    return json.dumps(to_json(found), indent=1) if args.json else describe(found)
+
+
+def _critical(
+    args: argparse.Namespace, trace: Trace, calibrate: Callable[[Trace], CriticalBatch] | None
+) -> CriticalBatch:
+    given = [name for name, each in (("--study", args.study), ("--critical-batch", args.critical_batch)) if each]
+    given += ["--calibrate"] if calibrate is not None else []
+    if len(given) > 1:
+        raise MeasureError(
+            "The critical batch must come from one place.\n"
+            f"Received: {' and '.join(given)}. Keep the one that is to be believed."
+        )
+    if args.study:
+        return from_study(fit(args.study), goal_of(args.study))
+    if args.critical_batch:
+        return CriticalBatch(args.critical_batch, args.critical_batch, args.critical_batch, "given", "as given")
+    return from_noise(trace.rows) if calibrate is None else calibrate(trace)
+
+
+def _run(args: argparse.Namespace, trace: Trace, most: int) -> Run:
+    steps: float = trace.steps if args.run_steps is None else args.run_steps
+    if args.study and args.run_steps is None:
+        steps = fit(args.study, draws=0).law.steps(trace.batch)
+    for name, value in (("--run-steps", steps), ("--parameters", args.parameters)):
+        if value is not None and not 1 <= value <= 10**15:
+            raise MeasureError(f"`{name}` must be a positive integer, at most 1e15.\nReceived: {value!r}."[:500])
+    parameters = args.parameters or trace.parameters
+    if parameters is None and most > 1:
+        raise MeasureError(
+            "What travels between replicas must be known.\n"
+            f"Received: {trace.path!r}, with no summary beside it. Give --parameters."
+        )
+    return Run(steps, trace.batch, _BYTES_PER_NUMBER * (parameters or 0), args.micro_batch)
+
+
+def _link(args: argparse.Namespace, trace: Trace, most: int, assumptions: list[str]) -> Link | None:
+    if args.link is None:
+        if most > 1:
+            raise MeasureError(
+                "The time of a step on several replicas depends on what joins them.\n"
+                f"Received: up to {most} replicas, and no link. Give --link, such as --link 25gbit."
+            )
+        return None
+    on_cpu = trace.told.get("device") == "CPU"
+    latency = None if args.latency is None else parse_seconds(args.latency)
+    link = parse_link(args.link, latency_s=latency, processor_s_per_byte=PROCESSOR_S_PER_BYTE if on_cpu else 0.0)
+    of_processor = f"; {1e9 * link.processor_s_per_byte:g} ms/MB of the processor's time" if on_cpu else ""
+    assumptions.append(f"link {link.name}, latency {1e6 * link.latency_s:g} us: assumed, a ring{of_processor}")
+    return link
+
+
+def _step_time(text: str | None, traces: Sequence[Trace]) -> tuple[StepTime, list[str]]:
+    """Times that were given, that were timed, or at the worst those of the runs themselves."""
+    measured: dict[int, float] = {}
+    if text is not None:
+        measured, source = _parse_times(text), "given"
+    else:
+        for trace in traces:
+            measured |= trace.step_times
+        source = "timed on one replica, by `tfscale measure`"
+    if not measured:
+        source = "of the runs themselves, with what measuring and their own links added: rather too long"
+        for trace in traces:
+            seconds = trace.seconds_per_step
+            if seconds is not None and seconds > 0:
+                measured[max(1, round(trace.batch / trace.replicas))] = seconds
+    found = StepTime.fit(measured)
+    told = f"step times {source}"
+    if found.fixed_s is not None and found.per_example_s is not None:
+        told += f": {1e3 * found.fixed_s:.3g} ms + {1e3 * found.per_example_s:.3g} ms an example"
+        if found.off > MOST_OFF:
+            told += f", from which they are up to {100 * found.off:.0f} % off: time them where nothing else runs"
+    else:
+        told += f", at {len(measured)} batches: between and beyond there is a band; {LEAST_BATCHES} would tell"
+    return found, [told]
+
+
+def _parse_times(text: str) -> dict[int, float]:
+    pairs = [part.partition(":") for part in text.split(",")]
+    if not all(batch.isdecimal() and batch.isascii() and int(batch[:15]) > 0 for batch, _, _ in pairs):
+        raise MeasureError(f"Step times must be as 16:12ms,32:15ms.\nReceived: {text[:200]!r}.")
+    times = {int(batch[:15]): parse_seconds(seconds) for batch, _, seconds in pairs}
+    if len(times) < len(pairs):
+        raise MeasureError(f"Step times must name each batch once.\nReceived: {text[:200]!r}.")
+    return times
+
+
+def _network(
+    advised: int, most: int, batch: int, run: Run, step_time: StepTime, link: Link | None
+) -> tuple[int, list[dict[str, float | str]]] | None:
+    """For the number that is advised, or for two where that is one."""
+    if link is None:
+        return None
+    number = min(max(2, advised), most)
+    links = {f"{link.name} (given)": link}
+    for name in COMPARED:
+        links[name] = parse_link(name, latency_s=None if name == "nvlink" else link.latency_s)
+    _, computing = step_time.seconds(batch, run.micro_batch)
+    last = min(batch, run.micro_batch or batch)
+    _, pass_s = step_time.seconds(last)
+    table = network_table(links, num_replicas=number, size_bytes=run.size_bytes, computing_s=computing, pass_s=pass_s)
+    return number, table
+
+
+def parse_counts(text: str, name: str) -> list[int]:
+    """Reads "1,2,4".
+
+    Raises:
+        MeasureError: When a part is no positive integer.
+    """
+    parts = text.split(",")
+    if not all(part.isdecimal() and part.isascii() and len(part) < 12 and 0 < int(part) <= _MOST for part in parts):
+        raise MeasureError(
+            f"`{name}` must be positive integers with commas between, at most 1e9.\nReceived: {text[:100]!r}."
+        )
+    return [int(part) for part in parts]

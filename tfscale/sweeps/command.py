@@ -1,0 +1,140 @@
+"""`tfscale sweep`: the command line's way to the best settings."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfscale.errors import StudyError
+from tfscale.parity.target import find_target
+from tfscale.scaling.cautions import find_cautions
+from tfscale.scaling.derivation import TunedRun, derive_ways
+from tfscale.scaling.optimizer_table import OPTIMIZERS
+from tfscale.scaling.plan_report import describe_plan
+from tfscale.scaling.recipe import Recipe
+from tfscale.sweeps.outcome import ENDED, Outcome, best_of
+from tfscale.sweeps.running import Plan, run_sweep
+from tfscale.sweeps.space import read_space
+
+# What a space may call the knobs that are re-derived.
+_KNOBS = {"rate": "learning_rate", "lr": "learning_rate", "learning_rate": "learning_rate"}
+_KNOBS |= {name: name for name in ("momentum", "beta_1", "beta_2", "rho", "epsilon", "weight_decay")}
+_BATCHES = ("batch", "global_batch", "batch_size")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the subcommand.
+
+    Args:
+        args: As `tfscale sweep --help` has them.
+
+    Returns:
+        The exit status: 0 when a trial has a result, 1 when none has.
+    """
+    plan = Plan(
+        find_target(args.objective, "objective"),
+        read_space(args.space),
+        args.trials,
+        sampler=args.sampler,
+        direction=args.direction,
+        prunes=args.prune,
+        seed=args.seed,
+        at_a_time=args.at_a_time,
+        timeout_s=args.timeout_s,
+    )
+    if args.carry_to is not None:
+        # Before hours of trials, not after them.
+        _check_carrying(args, plan)
+    directory, outcomes = Path(args.directory), []
+    with contextlib.closing(run_sweep(plan, directory)) as rows:  # type: ignore[type-var]
+        for outcome in rows:
+            outcomes.append(outcome)
+            value = "" if outcome.value is None else f" {outcome.value:g}"
+            told = f"trial {outcome.number}: {outcome.state}{value} {outcome.reason}".rstrip()
+            print(f"{told}; {plan.trials - len(outcomes)} left", file=sys.stderr, flush=True)
+    if not args.no_picture:
+        (directory / "sweep.png").write_bytes(draw_picture(outcomes, args.direction))
+    best = best_of(outcomes, args.direction)
+    if best is None:
+        print(f"No trial has a result; {directory / 'sweep.csv'} has the errors.")
+        return 1
+    settings = ", ".join(f"{name}={value!r}" for name, value in best.parameters.items())
+    print(f"best: {best.value:g} of trial {best.number}: {settings}")
+    print(f"{len(outcomes)} trials in {directory / 'sweep.csv'}" + ("" if args.no_picture else ", sweep.png"))
+    if args.carry_to is not None:
+        print(f"\n{carry(best, args)}")
+    return 0
+
+
+def _check_carrying(args: argparse.Namespace, plan: Plan) -> None:
+    missing = [] if args.examples is not None else ["--examples"]
+    if args.batch is None and not set(_BATCHES) & set(plan.space):
+        missing.append("--batch")
+    if args.optimizer.lower() not in {name.lower() for name in OPTIMIZERS}:
+        raise StudyError(
+            f"`--optimizer` must be one of keras.optimizers.\nReceived: {args.optimizer[:100]!r}; there are "
+            f"{', '.join(sorted(OPTIMIZERS))}."
+        )
+    if missing:
+        raise StudyError(
+            "A recipe is carried from its batch, with the examples of an epoch.\n"
+            f"Received: --carry-to {args.carry_to} without {' and '.join(missing)}."
+        )
+
+
+def carry(best: Outcome, args: argparse.Namespace) -> str:
+    """Returns the recipe of a row, re-derived for more replicas.
+
+    Args:
+        best: The row.
+        args: With `carry_to`, `batch`, `examples` and `optimizer`.
+    """
+    named = {_KNOBS[name]: float(value) for name, value in best.parameters.items() if name in _KNOBS}
+    batch = args.batch or next(int(best.parameters[name]) for name in _BATCHES if name in best.parameters)
+    optimizer = next(name for name in OPTIMIZERS if name.lower() == args.optimizer.lower())
+    tuned = TunedRun(optimizer, named, Recipe(examples_per_epoch=args.examples, reference_batch=batch))
+    kept, grown = derive_ways(tuned, num_replicas=args.carry_to, per_replica_batch=batch)
+    cautions = {way.title: find_cautions(tuned, way) for way in (kept, grown) if way is not None}
+    left_out = sorted(set(best.parameters) - set(_KNOBS) - set(_BATCHES))
+    text = describe_plan(tuned, kept, grown, cautions)
+    return text + (f"\nAs they are: {', '.join(left_out)}." if left_out else "")
+
+
+def draw_picture(outcomes: Sequence[Outcome], direction: str) -> bytes:
+    """Returns a PNG: the values in the order of the trials, and against each number that was varied.
+
+    Raises:
+        StudyError: When matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise StudyError(
+            'The picture of a sweep needs matplotlib.\nReceived: it is not installed. `pip install "tfscale[study]"`, '
+            "or give --no-picture: sweep.csv is there."
+        ) from error
+    ended = sorted((each for each in outcomes if each.state == ENDED), key=lambda each: each.number)
+    names = sorted({name for each in ended for name in each.parameters})[:7]
+    figure = Figure(figsize=(4 * (1 + len(names)), 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    first, *others = figure.subplots(1, 1 + len(names), squeeze=False)[0]
+    values = [each.value or 0.0 for each in ended]
+    first.scatter([each.number for each in ended], values, s=14, color="0.6")
+    choose = min if direction == "min" else max
+    first.step([each.number for each in ended], [choose(values[: n + 1]) for n in range(len(values))], where="post")
+    first.set(xlabel="trial", ylabel="value", title=f"{len(ended)} of {len(outcomes)} ended")
+    for axes, name in zip(others, names, strict=True):
+        own = [each.parameters.get(name) for each in ended]
+        numbers = [each for each in own if isinstance(each, int | float) and not isinstance(each, bool)]
+        axes.scatter(own if len(numbers) == len(own) else list(map(str, own)), values, s=14)
+        is_wide = len(numbers) == len(own) and min(numbers, default=0) > 0 and max(numbers) > 20 * min(numbers)
+        axes.set(xlabel=name, xscale="log" if is_wide and math.isfinite(max(numbers)) else axes.get_xscale())
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=100)
+    return content.getvalue()
