@@ -22,7 +22,6 @@ DOCUMENTS = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
-    "docs/sweep.md",
     "examples/README.md",
     "tests/programs/README.md",
     *PAGES,
