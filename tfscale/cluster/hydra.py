@@ -2,7 +2,7 @@
 
 Its variables are the same for every job, so that two jobs on one machine would take the same ports. All processes of a
 job on one host descend from one proxy. MPICH tells all proxies of a job the one address on which `mpiexec` listens, and
-Slurm or ssh start them by that command: it tells jobs apart on all hosts. Else the number of the proxy does, on one host.
+Slurm or ssh start them by that command: it tells jobs apart on all hosts. Else the number of the proxy does so on one.
 """
 
 import itertools
