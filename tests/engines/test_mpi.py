@@ -26,13 +26,6 @@ def command(request, needs):
     return ["bash", str(ROOT / "examples" / "mpi" / SCRIPTS[request.param]), HOSTS, "-m", "tests.engines.jobs"]
 
 
-def test_weights_are_those_of_one_process(command, tmp_path, undisturbed):
-    ended = run_program([*command, str(tmp_path)], **MORE)
-    assert ended.returncode == 0, ended.stdout
-    assert [each["workers"] for each in jobs.read_notes(tmp_path, "begins")] == [2, 2]
-    assert jobs.difference(tmp_path, undisturbed) < jobs.CLOSE
-
-
 def test_survivors_name_the_one_that_is_killed(command, tmp_path):
     process = start([*command, str(tmp_path), "--step-s", "0.2", "--epochs", "30"], **MORE)
     try:
@@ -52,7 +45,7 @@ def test_survivors_name_the_one_that_is_killed(command, tmp_path):
     assert ends[0]["time_s"] - killed_s < 15
 
 
-def test_the_program_is_told_to_end_and_another_one_goes_on(command, tmp_path, undisturbed):
+def test_the_program_is_told_to_end_and_weights_are_those_of_one_process(command, tmp_path, undisturbed):
     more = [str(tmp_path), "--recovery", "--every-steps", "1000"]
     process = start([*command, *more, "--step-s", "0.5"], **MORE)
     try:
@@ -65,5 +58,6 @@ def test_the_program_is_told_to_end_and_another_one_goes_on(command, tmp_path, u
     steps = len(jobs.read_notes(tmp_path, "step"))
     ended = run_program([*command, *more], **MORE)
     assert ended.returncode == 0, ended.stdout
+    assert [each["workers"] for each in jobs.read_notes(tmp_path, "begins")] == [2] * 4
     assert jobs.read_notes(tmp_path, "step")[steps]["step"] > 3
     assert jobs.difference(tmp_path, undisturbed) < jobs.CLOSE
