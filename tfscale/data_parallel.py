@@ -26,8 +26,8 @@ from tfscale.recovery.chief_only import write_on_chief_only
 from tfscale.recovery.location import find_directory
 from tfscale.rederive.rederived import rederive_optimizer, rederive_schedule
 from tfscale.rederive.step_counted import rederive_callbacks
-from tfscale.replicas.inputs import local_replicas, worker_rank
 from tfscale.replicas.link import describe_link
+from tfscale.replicas.replica_batch import local_replicas, worker_rank
 from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, describe_recipe
 from tfscale.scaling.batch_plan import check_one_batch
 from tfscale.scaling.recipe import choose_recipe

@@ -16,7 +16,7 @@ from tfscale.data.file_pipeline import FilePipeline
 from tfscale.data.files import divide_files
 from tfscale.data.mapping import ExampleMap
 from tfscale.data.rows import EpochRows
-from tfscale.replicas.inputs import LocalReplicas
+from tfscale.replicas.replica_batch import LocalReplicas
 
 # 28 examples: three batches of 8 and one of 4. One file is empty.
 LENGTHS, GLOBAL_BATCH = (7, 3, 0, 11, 5, 2), 8

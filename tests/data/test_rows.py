@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tfscale import DataError
 from tfscale.data.rows import EpochRows, divide_rows, replica_loads
-from tfscale.replicas.inputs import with_stand_in
+from tfscale.replicas.replica_batch import with_stand_in
 
 loads = st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any).map(lambda each: tuple(map(Fraction, each)))
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.training.together import Failure, run_together
 from tfscale import DataError
 from tfscale.replicas.batch_rows import RowPlan, leaves_of, plan_rows
-from tfscale.replicas.inputs import LocalReplicas, split_global_batch
+from tfscale.replicas.replica_batch import LocalReplicas, split_global_batch
 
 CASES = "tests.replicas.cases_batch_rows"
 N = 2

@@ -28,7 +28,7 @@ from tests.training.models import (
     normalised,
     sgd,
 )
-from tfscale.replicas.inputs import GlobalBatches
+from tfscale.replicas.replica_batch import GlobalBatches
 
 
 def _data_parallel(num_replicas: int) -> Any:

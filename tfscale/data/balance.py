@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfscale.framework.models import call_model
 from tfscale.replicas.agreement import gather_from_workers
 from tfscale.replicas.all_reduce import replica_id
-from tfscale.replicas.inputs import ReplicaBatch, local_replicas, worker_rank
+from tfscale.replicas.replica_batch import ReplicaBatch, local_replicas, worker_rank
 
 _log = logging.getLogger(__name__)
 

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfscale.data.agreement import agree
 from tfscale.data.balance import propose_loads
 from tfscale.data.file_pipeline import FilePipeline
 from tfscale.data.files import RecordFiles, divide_files
 from tfscale.data.mapping import ExampleMap
 from tfscale.data.pipeline import Pipeline
 from tfscale.data.rows import EpochRows, replica_loads
+from tfscale.data.same_data import agree
 from tfscale.data.source import DEFAULT_BUFFER, ArraySource, StreamSource, make_files, make_source
 from tfscale.errors import BatchError, DataError
-from tfscale.replicas.inputs import CountedPasses, in_turn_on_gpus, local_replicas, on_gpus
+from tfscale.replicas.replica_batch import CountedPasses, in_turn_on_gpus, local_replicas, on_gpus
 
 
 class GlobalDataset:

@@ -28,7 +28,7 @@ from tfscale.data.mapping import (
 from tfscale.data.pipeline import passes
 from tfscale.data.rows import EpochRows
 from tfscale.errors import BatchError, DataError
-from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
+from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
 
 # Files that are read in turn where the order is mixed anyway.
 _NUM_AT_ONCE = 16

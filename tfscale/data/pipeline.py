@@ -24,7 +24,7 @@ from tfscale.data.mapping import (
 )
 from tfscale.data.rows import EpochRows
 from tfscale.data.source import ArraySource, StreamSource
-from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
+from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, take_rows, with_stand_in
 
 Bounds = tuple[int, int]
 

@@ -22,8 +22,8 @@ from tfscale.exact.silence import DRAWS_FROM_STATE
 from tfscale.framework.losses import lists_of_losses
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_id
-from tfscale.replicas.inputs import with_stand_in
 from tfscale.replicas.own_share import part_of
+from tfscale.replicas.replica_batch import with_stand_in
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 from tfscale.replicas.share import Share, current_share, in_share
 

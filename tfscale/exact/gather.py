@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.exact.terms import gradients_are_sums
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_id
-from tfscale.replicas.inputs import ReplicaBatch, num_rows
+from tfscale.replicas.replica_batch import ReplicaBatch, num_rows
 from tfscale.replicas.share import Share, current_share, in_share
 
 

@@ -20,8 +20,8 @@ from tfscale.framework.fit import global_seed_generator, use_global_seed_generat
 from tfscale.framework.layers import generators_of_layers
 from tfscale.framework.one_trace import one_trace
 from tfscale.replicas.all_reduce import replica_id, replica_number
-from tfscale.replicas.inputs import local_replicas
 from tfscale.replicas.made import made_under
+from tfscale.replicas.replica_batch import local_replicas
 from tfscale.replicas.share import num_replicas
 
 # The odd integer nearest to 2^32 / golden ratio: multiples of it stay far apart modulo 2^32 (Knuth, TAOCP 6.4).

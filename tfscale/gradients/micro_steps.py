@@ -18,8 +18,8 @@ from tfscale.exact.randomness import micro_step_seed, separate_generators
 from tfscale.exact.terms import counting_anew
 from tfscale.framework.models import call_model, compute_loss_of
 from tfscale.replicas.all_reduce import all_reduce_sum
-from tfscale.replicas.inputs import ReplicaBatch, has_rows, own_rows, take_rows, with_stand_in
 from tfscale.replicas.own_share import make_lone_share, part_of
+from tfscale.replicas.replica_batch import ReplicaBatch, has_rows, own_rows, take_rows, with_stand_in
 from tfscale.replicas.share import Denominators, Share, in_share
 from tfscale.replicas.sparse import is_same_for_every_batch, merge_unique_rows
 

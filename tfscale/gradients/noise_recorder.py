@@ -19,7 +19,7 @@ from tfscale.gradients.micro_steps import Part
 from tfscale.gradients.noise_probe import probe
 from tfscale.gradients.updaters import accumulates, innermost
 from tfscale.replicas.agreement import gathering_from_workers
-from tfscale.replicas.inputs import local_replicas
+from tfscale.replicas.replica_batch import local_replicas
 from tfscale.replicas.share import Share
 
 OFF = 0

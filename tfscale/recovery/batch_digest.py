@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfscale.replicas.inputs import ReplicaBatch, count_rows, has_rows
+from tfscale.replicas.replica_batch import ReplicaBatch, count_rows, has_rows
 
 # As many rows are noted one by one: enough to tell, and little to write.
 _NOTED = 32

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfscale.errors import CallbackError, RecoveryError
 from tfscale.recovery.one_call import listed
-from tfscale.replicas.inputs import local_replicas
+from tfscale.replicas.replica_batch import local_replicas
 
 _WRITE_FILES = (
     keras.callbacks.CSVLogger,

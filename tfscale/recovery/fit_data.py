@@ -15,7 +15,7 @@ from tfscale.framework.fit import batches_per_pass, begin_epochs_later
 from tfscale.recovery.batch_digest import digest_batch, is_same_batch
 from tfscale.recovery.identity import identify_data
 from tfscale.recovery.position import DataStart, Position, convert_step, count_calls_to_skip, find_data_start
-from tfscale.replicas.inputs import CountedPasses, GlobalBatches
+from tfscale.replicas.replica_batch import CountedPasses, GlobalBatches
 
 Digest = dict[str, Any]
 # Of those that were noted in a pass, the first is kept and as many of the newest.

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
-from tfscale.replicas.inputs import local_replicas
+from tfscale.replicas.replica_batch import local_replicas
 
 
 class Vote(NamedTuple):

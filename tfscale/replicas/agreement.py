@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.replicas.all_reduce import all_gather, replica_id
-from tfscale.replicas.inputs import local_replicas
+from tfscale.replicas.replica_batch import local_replicas
 
 
 def gather_from_workers(strategy: tf.distribute.Strategy, own: tf.Tensor) -> list[Any]:

@@ -25,8 +25,8 @@ from tfscale.cluster.place import Place, describe_place
 from tfscale.cluster.verdict import Verdict, describe_verdict, judge_doors
 from tfscale.errors import ClusterError, TfscaleError
 from tfscale.framework.collectives import exchange_with_other_workers, report_to_other_workers
-from tfscale.replicas.inputs import local_replicas, worker_addresses, worker_rank
 from tfscale.replicas.peers import PeerWatch, find_watch, start_watch
+from tfscale.replicas.replica_batch import local_replicas, worker_addresses, worker_rank
 
 _log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.framework.one_trace import Keys, NotAlikeError, OneTrace, one_trace, regroup
 from tfscale.replicas.all_reduce import replica_id
-from tfscale.replicas.inputs import local_replicas
 from tfscale.replicas.made import made_under
+from tfscale.replicas.replica_batch import local_replicas
 
 _log = logging.getLogger(__name__)
 _VARIABLE = "TFSCALE_TRACE"

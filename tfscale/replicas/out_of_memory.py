@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfscale.cluster.memory import read_memory_mib
 from tfscale.errors import DeviceError
-from tfscale.replicas.inputs import local_replicas, worker_addresses, worker_rank
+from tfscale.replicas.replica_batch import local_replicas, worker_addresses, worker_rank
 
 _SHOWN_CHARACTERS = 300
 _GIB = 1 << 30

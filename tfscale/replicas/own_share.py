@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
-from tfscale.replicas.inputs import ReplicaBatch, has_rows, num_rows
+from tfscale.replicas.replica_batch import ReplicaBatch, has_rows, num_rows
 from tfscale.replicas.share import Share, in_share, num_replicas
 
 

@@ -25,8 +25,8 @@ from tfscale.cluster.place import CALLS, ON_BATCH, Place
 from tfscale.cluster.secret import read_secret
 from tfscale.cluster.verdict import Verdict, judge_doors, judge_places, judge_silence, judge_stuck
 from tfscale.framework.collectives import abort_collectives
-from tfscale.replicas.inputs import local_replicas, worker_addresses, worker_rank
 from tfscale.replicas.introduction import introduce, introduce_to_who_asks
+from tfscale.replicas.replica_batch import local_replicas, worker_addresses, worker_rank
 
 _BEAT_S = 1.0
 # TensorFlow itself gives up after 10 s without a heartbeat, where it hears of it. A thread of Python may be late: where

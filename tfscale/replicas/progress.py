@@ -11,8 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.replicas.inputs import LocalReplicas
 from tfscale.replicas.own_copies import one_for_each, own_of
+from tfscale.replicas.replica_batch import LocalReplicas
 from tfscale.replicas.thread_flag import ThreadFlag
 
 _CURRENT = threading.local()

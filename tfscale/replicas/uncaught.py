@@ -15,8 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.replicas.failures import explain_caught, explain_uncaught
-from tfscale.replicas.inputs import local_replicas
 from tfscale.replicas.peers import watch_loop
+from tfscale.replicas.replica_batch import local_replicas
 
 _FRAMEWORKS = ("tensorflow", "keras", "tfscale")
 _LOOPS: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -46,13 +46,13 @@ from tfscale.training.call.building import RowsRehearsal, build_for
 from tfscale.training.call.call_data import suit_batch, use_views
 from tfscale.training.call.call_errors import naming_errors
 from tfscale.training.call.frozen import forget_functions, note_trained
-from tfscale.training.call.functions import Look, ReplicaSteps, StepRunner
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
 from tfscale.training.call.on_batches import guard_calls_on_batches
 from tfscale.training.call.placing import place_call
 from tfscale.training.call.predictions import forms_of_predictions, predict_step
 from tfscale.training.call.row_order import order_alike
 from tfscale.training.call.settling import settle_first
+from tfscale.training.call.step_runner import Look, ReplicaSteps, StepRunner
 from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.check.first_states import FirstStates

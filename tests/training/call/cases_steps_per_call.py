@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 import tfscale
-from tfscale.replicas.inputs import local_replicas
 from tfscale.replicas.progress import watch_progress
+from tfscale.replicas.replica_batch import local_replicas
 from tfscale.training.call import steps_per_call
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfscale.data.dataset import GlobalDataset, OwnBatches
 from tfscale.data.drawing import drawing_again
 from tfscale.errors import DataError
-from tfscale.replicas.inputs import GlobalBatches
+from tfscale.replicas.replica_batch import GlobalBatches
 from tfscale.training.step.call_arguments import CallArguments
 from tfscale.training.step.distribution import ExpectedBatch, check_first_batches, expect_global_batch
 

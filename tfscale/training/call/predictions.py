@@ -11,8 +11,8 @@ from tfscale.exact.divided_calls import dividing_calls
 from tfscale.exact.gather import gather_batch
 from tfscale.exact.terms import Terms
 from tfscale.replicas.all_reduce import all_gather
-from tfscale.replicas.inputs import ReplicaBatch
 from tfscale.replicas.own_share import make_lone_share, share_of
+from tfscale.replicas.replica_batch import ReplicaBatch
 from tfscale.replicas.share import in_share
 from tfscale.replicas.xla import run_compiled
 from tfscale.training.check.first_step import Steps

@@ -24,7 +24,7 @@ from tfscale.data.dataset import find_global_dataset
 from tfscale.errors import DataError
 from tfscale.framework.datasets import has_unseeded_shuffle, shares_order_per_pass, shuffle_seeds
 from tfscale.replicas.agreement import gather_from_workers, gather_number
-from tfscale.replicas.inputs import local_replicas
+from tfscale.replicas.replica_batch import local_replicas
 from tfscale.training.call.call_data import are_arrays
 from tfscale.training.step.call_arguments import CallArguments
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 from tfscale.errors import BatchError
 from tfscale.framework.fit import join_steps
 from tfscale.replicas.agreement import least_of_workers
-from tfscale.replicas.inputs import local_replicas
+from tfscale.replicas.replica_batch import local_replicas
 
 HOST_SHARE = 0.02
 # Calls of half of what is promised: later ones may be slower than those that were timed.

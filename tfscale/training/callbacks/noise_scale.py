@@ -23,7 +23,7 @@ from tfscale.measure.sampling import EveryChooser
 from tfscale.recovery.location import find_directory
 from tfscale.recovery.one_call import ClosedByFit
 from tfscale.replicas.agreement import agree_with_chief
-from tfscale.replicas.inputs import worker_rank
+from tfscale.replicas.replica_batch import worker_rank
 from tfscale.training.callbacks.noise_file import NoiseFile
 
 _log = logging.getLogger(__name__)

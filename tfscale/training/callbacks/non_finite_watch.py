@@ -7,7 +7,7 @@ from typing import Any
 
 from tfscale.errors import CallbackError, ModelError, NonFiniteError
 from tfscale.recovery.one_call import ClosedByFit
-from tfscale.replicas.inputs import local_replicas, worker_rank
+from tfscale.replicas.replica_batch import local_replicas, worker_rank
 from tfscale.training.step.non_finite import REPORT, SKIP, STOP, LossExchange, exchange_of, watch_losses
 from tfscale.training.step.non_finite_notes import NonFiniteStep, Note, first_of
 

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.replicas.agreement import agree_with_chief, gather_rows_of_workers
-from tfscale.replicas.inputs import (
+from tfscale.replicas.replica_batch import (
     ReplicaBatch,
     count_rows,
     has_rows,

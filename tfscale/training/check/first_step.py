@@ -19,12 +19,12 @@ from tfscale.exact.randomness import draw_as_first_here, seed_generators
 from tfscale.exact.silence import silenced
 from tfscale.exact.terms import Recorder, Term, Terms, meet_term, meeting_terms
 from tfscale.gradients.double_buffer import at_once
-from tfscale.replicas.inputs import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.own_functions import trace_anew
 from tfscale.replicas.own_share import as_lone_replica
 from tfscale.replicas.progress import counting_nothing
+from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
 from tfscale.training.step.own_numbers import OwnNumbers

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from tfscale.exact.terms import is_recording
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id, replica_number
-from tfscale.replicas.inputs import local_replicas
 from tfscale.replicas.own_copies import one_for_each, own_of
+from tfscale.replicas.replica_batch import local_replicas
 
 # Float32 holds integers up to here, and 0 is what a replica sends that did not look.
 _MODULUS = 2**24 - 1

@@ -23,7 +23,7 @@ from tfscale.framework.datasets import groups_by_window, has_unseeded_shuffle, o
 from tfscale.replicas.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
 from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.callers import callers
-from tfscale.replicas.inputs import GlobalBatches, has_rows, local_replicas, num_rows
+from tfscale.replicas.replica_batch import GlobalBatches, has_rows, local_replicas, num_rows
 from tfscale.replicas.uncaught import begin_loop
 from tfscale.training.step.hand_loops import prepare_function
 

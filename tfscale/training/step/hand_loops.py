@@ -19,8 +19,8 @@ from tfscale.exact.terms import noting_sums
 from tfscale.gradients.optimizers import reduce_gradients_once
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
-from tfscale.replicas.inputs import ReplicaBatch, local_replicas, num_rows
 from tfscale.replicas.made import made_under
+from tfscale.replicas.replica_batch import ReplicaBatch, local_replicas, num_rows
 from tfscale.replicas.replica_count import LoopRows, in_loop
 from tfscale.replicas.replica_walk import mark_own
 from tfscale.training.step.rehearsal import rehearse

@@ -23,8 +23,8 @@ from tfscale.framework.models import call_model, compute_loss_of
 from tfscale.gradients.micro_steps import MicroSteps, Part, add_parts, changing_nothing, in_own_share
 from tfscale.replicas.agreement import least_of_workers
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
-from tfscale.replicas.inputs import ReplicaBatch
 from tfscale.replicas.own_share import make_lone_share
+from tfscale.replicas.replica_batch import ReplicaBatch
 
 _log = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from tfscale.exact.randomness import seed_generators
 from tfscale.exact.terms import is_recording
 from tfscale.gradients.sending import compression_state
 from tfscale.replicas.all_reduce import replica_number
-from tfscale.replicas.inputs import ReplicaBatch, has_rows, local_replicas
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_copies import one_for_each, own_of
+from tfscale.replicas.replica_batch import ReplicaBatch, has_rows, local_replicas
 from tfscale.replicas.share import Share
 from tfscale.training.step.non_finite_notes import IN_GRADIENTS, IN_LOSS, IN_WEIGHTS, Note
 

@@ -28,9 +28,9 @@ from tfscale.gradients.double_buffer import sending_what_waits, takes_turns
 from tfscale.gradients.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
 from tfscale.gradients.updaters import accumulates, held_optimizers
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
-from tfscale.replicas.inputs import ReplicaBatch
 from tfscale.replicas.own_share import make_lone_share, share_of
 from tfscale.replicas.progress import counting_reductions
+from tfscale.replicas.replica_batch import ReplicaBatch
 from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.replicas.xla import run_compiled
 from tfscale.training.step import checksums

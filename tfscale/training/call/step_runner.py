@@ -18,14 +18,14 @@ import tensorflow as tf
 from tfscale.data.peeking import PeekedBatches
 from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.all_reduce import all_gather
-from tfscale.replicas.inputs import (
+from tfscale.replicas.one_trace import on_parts, own_part
+from tfscale.replicas.replica_batch import (
     LocalReplicas,
     ReplicaBatch,
     local_replicas,
     own_parts,
     unsplit_batch,
 )
-from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.undisturbed import undisturbed
 from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.step.own_numbers import BegunTraces, FirstTraces

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfscale import DataError
-from tfscale.replicas.inputs import LocalReplicas, split_global_batch
+from tfscale.replicas.replica_batch import LocalReplicas, split_global_batch
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 7, 8, 24, 25])
