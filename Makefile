@@ -66,11 +66,11 @@ test-contract: $(VENV)/.test
 
 # Real Slurm, Open MPI, MPICH and Ray; as root on Debian or Ubuntu. One test at a time: they would share Slurm's nodes.
 test-engines: $(VENV)/.test
-	apt-get update -q
-	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+	timeout --foreground 300 apt-get update -q
+	DEBIAN_FRONTEND=noninteractive timeout --foreground 900 apt-get install -q -y --no-install-recommends \
 	  slurmctld slurmd slurm-client munge iproute2 openmpi-bin mpich util-linux
-	$(PIP) install --quiet --editable ".[test,dev,ray]"
-	TFSCALE_TEST_ALL_ENGINES=1 $(BIN)/python -m pytest $(ENGINES)
+	timeout --foreground 900 $(PIP) install --quiet --editable ".[test,dev,ray]"
+	TFSCALE_TEST_ALL_ENGINES=1 timeout --foreground --kill-after 30 3600 $(BIN)/python -m pytest $(ENGINES)
 
 lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .

@@ -9,4 +9,7 @@ shift
 export TFSCALE_HOSTS=$hosts
 export TFSCALE_SECRET=${TFSCALE_SECRET:-$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')}
 commas=${hosts//[^,]/}
-exec "${MPIEXEC:-mpiexec.hydra}" -n $((${#commas} + 1)) -ppn 1 -hosts "$hosts" ${PYTHON:-python} "$@"
+# Hydra kills all when one process has ended with an error, -disable-auto-cleanup or not. So the shell around a worker that
+# failed or was killed stays for 15 s, in which the others say whom they miss.
+worker='trap : TERM; "$@"; status=$?; case $status in 0 | 143) ;; *) sleep 15 ;; esac; exit $status'
+exec "${MPIEXEC:-mpiexec.hydra}" -n $((${#commas} + 1)) -ppn 1 -hosts "$hosts" bash -c "$worker" bash ${PYTHON:-python} "$@"

@@ -3,7 +3,7 @@ import pytest
 from tests.cluster.refusal import assert_refused
 from tfscale import resolve_cluster
 from tfscale.cluster import mpi
-from tfscale.cluster.hydra import find_proxy
+from tfscale.cluster.hydra import find_mpiexec, find_proxy
 
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "3"}
 PMI = {"PMI_RANK": "1", "PMI_SIZE": "3"}
@@ -60,6 +60,18 @@ def test_two_jobs_of_hydra_are_told_apart_by_their_proxies(tmp_path):
     assert find_proxy() is None
 
 
+def test_a_job_of_mpich_is_told_apart_on_all_hosts(tmp_path):
+    """Proxies of a job are told one address; those of Intel MPI, and what has ended, say none."""
+    said = {"10": "--control-port\0n1:40285\0--proxy-id\0000", "20": "--control-port\0n1:40285\0--proxy-id\0001"}
+    said |= {"30": "--control-port\0n1:45629\0--proxy-id\0000", "40": "--upstream-host\0n1\0", "50": "--control-port"}
+    for proxy, words in said.items():
+        write_stat(tmp_path, proxy, "hydra_pmi_proxy", "1")
+        (tmp_path / proxy / "cmdline").write_text(f"/usr/bin/hydra_pmi_proxy\0{words}\0")
+    write_stat(tmp_path, "60", "hydra_pmi_proxy", "1")
+    found = [find_mpiexec(proxy, tmp_path) for proxy in (*said, "60", "77")]
+    assert found == ["n1:40285", "n1:40285", "n1:45629", None, None, None, None]
+
+
 def test_ports_of_a_job_of_hydra(monkeypatch):
     workers = []
     for proxy in ("32403", "32402", "32402"):
@@ -72,6 +84,15 @@ def test_ports_of_a_job_of_hydra(monkeypatch):
     with_proxy = resolve_cluster(hosts).workers
     monkeypatch.setattr(mpi, "find_proxy", lambda: None)
     assert resolve_cluster(hosts).workers == with_proxy
+    # But all of a job are told the address of one `mpiexec`.
+    ports = []
+    for mpiexec in ("n1:40285", "n1:40285", "n1:45629"):
+        monkeypatch.setattr(mpi, "find_mpiexec", lambda mpiexec=mpiexec: mpiexec)
+        ports.append([worker.rpartition(":")[2] for worker in resolve_cluster(hosts).workers])
+    assert ports[0] == ports[1]
+    assert set(ports[0]).isdisjoint(ports[2])
+    # Who is not started by Hydra does not look for it.
+    assert resolve_cluster({**OPEN_MPI, "TFSCALE_HOSTS": "a,b,c"}).workers[0] == "a:61000"
 
 
 @pytest.mark.parametrize(

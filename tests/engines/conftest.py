@@ -12,6 +12,7 @@ INSTALLED = {
     "openmpi": lambda: shutil.which("mpirun.openmpi") is not None,
     "mpich": lambda: shutil.which("mpiexec.hydra") is not None,
     "namespaces": lambda: shutil.which("unshare") is not None and os.geteuid() == 0,
+    "pods": lambda: all(map(shutil.which, ("unshare", "ip"))) and os.geteuid() == 0,
 }
 
 

@@ -88,7 +88,7 @@ def make_trainer(config: dict[str, Any], *, num_workers: Any, failures: int = 0,
 
 
 def local(folder: str) -> None:
-    """Two workers on this machine: one is killed, and Ray begins again; too few CPUs; Ray's own TensorflowTrainer."""
+    """Two workers on this machine: too few CPUs; one is killed, and Ray begins again; one is killed for good."""
     ray.init(address="local", num_cpus=2, include_dashboard=False)
     try:
         make_trainer({"out": folder}, num_workers=3).fit()
@@ -103,13 +103,13 @@ def local(folder: str) -> None:
         make_trainer(gone, num_workers=2).fit()
     except ray.train.TrainingFailedError as error:
         jobs.tell(folder, "gone", str(error))
-    tensorflow_trainer(folder)
 
 
 def tensorflow_trainer(folder: str) -> None:
     """Ray's own trainer for TensorFlow, which fails with Keras 3 and a plain strategy (ray#47464)."""
     from ray.train.tensorflow import TensorflowTrainer
 
+    ray.init(address="local", num_cpus=2, include_dashboard=False)
     config = {"out": f"{folder}/tensorflow", "report": False}
     run_config = ray.train.RunConfig(name="run", storage_path=f"{config['out']}/storage")
     scaling = ray.train.ScalingConfig(num_workers=2)
@@ -157,7 +157,7 @@ def _come_and_go(address: str, folder: str) -> None:
         [node] = {each["NodeID"] for each in ray.nodes()} - before
         drain = ["drain-node", "--address", address, "--node-id", node, "--deadline-remaining-seconds", "15"]
         drain += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
-        subprocess.run([*command, *drain], check=True)
+        subprocess.run([*command, *drain], check=True, timeout=WAITS_S)
         jobs.tell(folder, "announced", time.time())
         wait_until(lambda: any(note.get("step") == 19 for note in notes()))
     finally:
@@ -177,4 +177,4 @@ def wait_until(happened: Callable[[], bool]) -> None:
 
 
 if __name__ == "__main__":
-    {"local": local, "elastic": elastic, "waiting": waiting}[sys.argv[1]](sys.argv[2])
+    {"local": local, "tensorflow": tensorflow_trainer, "elastic": elastic, "waiting": waiting}[sys.argv[1]](sys.argv[2])

@@ -16,6 +16,8 @@ from tests.test_docstrings import examples_of
 # A file in /tmp/ray names the cluster that was started last on this machine, also when it is gone.
 RAY = {"RAY_ADDRESS": "local", "RAY_AUTH_MODE": "disabled", "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "1"}
 JOBS = ["-m", "tests.engines.ray_jobs"]
+# Half of it on cores that are shared with others.
+WITHIN_S = 900
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,8 +28,9 @@ def ray_is_there(needs):
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     folder = tmp_path_factory.mktemp("local")
-    ended = run([*JOBS, "local", str(folder)], timeout_s=560, **RAY)
+    ended = run([*JOBS, "local", str(folder)], timeout_s=WITHIN_S, **RAY)
     assert ended.returncode == 0, ended.stdout[-8000:]
+    (folder / "output").write_text(ended.stdout)
     return folder
 
 
@@ -50,22 +53,25 @@ def test_a_worker_that_is_killed_costs_what_was_not_saved(local, undisturbed):
 
 
 def test_the_worker_that_is_gone_is_named(local):
-    # Ray ends the survivors when it has noticed: 2 s, as they do, so that either may be first.
+    """Ray notices as soon as the survivors do, and waits for what they have to say before it ends them."""
     [killed] = [each for each in jobs.read_notes(local / "gone") if each["what"] == "killed"]
-    for ends in jobs.read_notes(local / "gone", "ends"):
-        assert re.search(r"worker 1 \(\S+:\d+\) is gone: its port refuses", ends["error"])
-        assert ends["time_s"] - killed["time_s"] < 15
-    text = jobs.told(local)["gone"]
-    assert "[Rank 1 Error Snippet]:\nA worker health check failed." in text or "is gone: its port refuses" in text
+    [ends] = jobs.read_notes(local / "gone", "ends")
+    assert re.search(r"worker 1 \(\S+:\d+\) is gone: its port refuses", ends["error"])
+    assert ends["time_s"] - killed["time_s"] < 15
+    # In the output of who has called `fit`, once for each time that Ray has ended workers.
+    said = re.findall(r"1 worker\(s\) \(0\) say: All workers must take part", (local / "output").read_text())
+    assert len(said) == 2
 
 
-def test_rays_own_trainer_for_tensorflow_works_with_keras_3(local, undisturbed):
-    assert [each["workers"] for each in jobs.read_notes(local / "tensorflow", "done")] == [2, 2]
-    assert jobs.difference(local / "tensorflow", undisturbed) < jobs.CLOSE
+def test_rays_own_trainer_for_tensorflow_works_with_keras_3(tmp_path, undisturbed):
+    ended = run([*JOBS, "tensorflow", str(tmp_path)], timeout_s=WITHIN_S, **RAY)
+    assert ended.returncode == 0, ended.stdout[-8000:]
+    assert [each["workers"] for each in jobs.read_notes(tmp_path / "tensorflow", "done")] == [2, 2]
+    assert jobs.difference(tmp_path / "tensorflow", undisturbed) < jobs.CLOSE
 
 
 def test_nodes_come_and_go_and_the_weights_are_those_of_a_run_in_peace(tmp_path, undisturbed):
-    ended = run([*JOBS, "elastic", str(tmp_path)], timeout_s=560, **RAY)
+    ended = run([*JOBS, "elastic", str(tmp_path)], timeout_s=WITHIN_S, **RAY)
     assert ended.returncode == 0, ended.stdout[-8000:]
     found = jobs.read_notes(tmp_path)
     assert [each["workers"] for each in found if each["what"] == "begins"] == [1, 2, 2, 1]
@@ -106,6 +112,6 @@ def test_docstrings():
 
 @pytest.mark.parametrize(("name", "said"), [("ray_train.py", r"test accuracy 0\.[89]\d+"), ("ray_tune.py", r"best: ")])
 def test_examples(name, said, tmp_path):
-    ended = run([str(ROOT / "examples" / name), "--output", str(tmp_path)], timeout_s=500, **RAY)
+    ended = run([str(ROOT / "examples" / name), "--output", str(tmp_path)], timeout_s=WITHIN_S, **RAY)
     assert ended.returncode == 0, ended.stdout[-8000:]
     assert re.search(said, ended.stdout), ended.stdout[-8000:]

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -91,13 +92,16 @@ def test_survivors_name_the_one_that_is_killed(slurm, tmp_path):
     try:
         wait_until(reached(tmp_path, 6), process)
         [pid] = [each["pid"] for each in jobs.read_notes(tmp_path, "begins") if each["rank"] == 1]
+        killed_s = time.time()
         os.kill(pid, signal.SIGKILL)
         output = process.communicate(timeout=90)[0]
     finally:
         end(process)
     assert process.returncode != 0
-    [told] = [each["error"] for each in jobs.read_notes(tmp_path, "ends")]
-    assert re.search(r"worker 1 \(n2:\d+\) is gone", told), output
+    [ends] = jobs.read_notes(tmp_path, "ends")
+    assert re.search(r"worker 1 \(n2:\d+\) is gone", ends["error"]), output
+    assert ends["error"].splitlines()[1] in output
+    assert ends["time_s"] - killed_s < 15
 
 
 def test_a_job_that_is_preempted_asks_for_another_turn_and_goes_on(slurm, tmp_path, undisturbed):

@@ -7,7 +7,7 @@ import pytest
 
 from tfscale.cluster import resolve_cluster
 from tfscale.cluster.secret import SECRET
-from tfscale.launch.engine_group import join_workers
+from tfscale.launch.engine_group import hear_last_words, join_workers
 
 
 class Group:
@@ -69,3 +69,21 @@ def test_threads_are_the_cores_of_a_worker_or_left_alone(monkeypatch):
     four, alone = join(monkeypatch, ["a", "b"], [4, 0])
     assert (four["TF_NUM_INTRAOP_THREADS"], four["TF_NUM_INTEROP_THREADS"]) == ("4", "4")
     assert not [name for name in alone if "THREADS" in name]
+
+
+def test_survivors_are_heard_once_one_is_gone(monkeypatch):
+    group = Group(monkeypatch, ["a", "a", "b", "c"], [1] * 4)
+    monkeypatch.setattr(group, "execute_single_async", lambda rank, func, *args: (rank, func, args))
+    gone = set()
+
+    def wait_some(started, timeout_s):
+        assert 0 < timeout_s < 30
+        return {place: func(*args) for place, (rank, func, args) in enumerate(started) if rank not in gone}
+
+    words = iter(["worker 1 is gone", None, "worker 1 is gone"])
+    hear = {"speak": lambda timeout_s: next(words) if timeout_s else None, "wait_some": wait_some}
+    # A group that is ended because it shall be a larger one is not asked.
+    assert hear_last_words(group, **hear) == {}
+    gone.add(1)
+    # The second of the living says nothing.
+    assert hear_last_words(group, **hear) == {"worker 1 is gone": [0, 3]}

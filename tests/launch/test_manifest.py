@@ -57,6 +57,28 @@ def test_its_pods_find_each_other(manifest, kind):
         assert found.workers == tuple(f"{prefix}-{each}.{domain}:2222" for each in range(pods))
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_pods_of_a_set_of_several_jobs_find_each_other(replicas):
+    """Somebody has changed `replicas`, and halved `completions`."""
+    (job_set,) = documents(FULL.as_job_set())
+    (replicated,) = job_set["spec"]["replicatedJobs"]
+    (container,) = replicated["template"]["spec"]["template"]["spec"]["containers"]
+    given = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    paths = {each["name"]: each["valueFrom"] for each in container["env"] if "fieldRef" in each.get("valueFrom", {})}
+    ranks = []
+    for job in range(replicas):
+        # JobSet's labels, as its controller sets them.
+        labels = {"job-index": job, "replicatedjob-replicas": replicas, "global-replicas": replicas}
+        labels = {f"metadata.labels['jobset.sigs.k8s.io/{label}']": str(value) for label, value in labels.items()}
+        own = {name: labels[path["fieldRef"]["fieldPath"]] for name, path in paths.items()}
+        for index in range(FULL.num_workers // replicas):
+            host = {"JOB_COMPLETION_INDEX": str(index), "HOSTNAME": f"gpt-2-worker-{job}-{index}"}
+            found = resolve_cluster({**given, **own, **host})
+            assert found.workers[found.rank] == f"gpt-2-worker-{job}-{index}.gpt-2:2222"
+            ranks.append(found.rank)
+    assert ranks == [*range(FULL.num_workers)]
+
+
 def test_the_script_gets_what_was_given():
     _, job = documents(FULL.as_indexed_job())
     (container,) = job["spec"]["template"]["spec"]["containers"]

@@ -10,18 +10,22 @@ names the Service. The manifest adds, in its `env`:
 
 With `TFSCALE_NUM_WORKERS` 1, every pod trains for itself. `TFSCALE_HOSTS` replaces the names derived from the Service.
 
-A JobSet of several jobs counts the pods of each job from 0: there `TFSCALE_HOSTS` names all pods, such as
-`train-chief-0-0.train,train-worker-[0-1]-[0-3].train`, and the rank is the place of the pod's own name.
+A JobSet of several jobs counts the pods of each job from 0. Where its labels are given to the container as `JOB_INDEX`,
+`REPLICATED_JOB_REPLICAS` and `GLOBAL_REPLICAS`, `replicas` of one template are found by them, see `jobset`. Else, and
+for several templates, `TFSCALE_HOSTS` names all pods, such as `train-chief-0-0.train,train-worker-[0-1]-[0-3].train`,
+and the rank is the place of the pod's own name.
 
 References:
     https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/
     https://jobset.sigs.k8s.io/docs/concepts/
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tfscale.cluster.addresses import DEFAULT_PORT, HOSTS, add_ports, find_own_place, read_first_port, read_hosts
 from tfscale.cluster.host_list import MAX_WORKERS
+from tfscale.cluster.jobset import find_pods, has_several_jobs
+from tfscale.cluster.shown import quoted
 from tfscale.cluster.spec import ClusterSpec
 from tfscale.cluster.variables import WAY_ROUND, read_number, read_rank, require
 from tfscale.errors import ClusterError
@@ -50,17 +54,32 @@ def read(environ: Mapping[str, str]) -> ClusterSpec | None:
     port = read_first_port(environ, DEFAULT_PORT)
     if num_workers == 1:
         return ClusterSpec(workers=(f"localhost:{port}",), rank=0, source=_SOURCE)
+    workers, rank = _find(environ, num_workers)
+    return ClusterSpec(workers=add_ports(workers, port), rank=rank, source=_SOURCE)
+
+
+def _find(environ: Mapping[str, str], num_workers: int) -> tuple[Sequence[str], int]:
+    """Returns the hosts of all workers, and the rank of this one."""
+    several = has_several_jobs(environ)
+    if HOSTS not in environ:
+        require(environ, _SOURCE, [(_RANK,), (NUM_WORKERS,), (SERVICE,), (_POD,)], _WAY_OUT)
+        if several:
+            index = read_number(environ, _RANK, 0, MAX_WORKERS, _SOURCE)
+            return find_pods(environ, num_workers, index, environ[SERVICE])
+        rank = read_rank(environ, _RANK, num_workers, _SOURCE)
+        return _pods(environ, num_workers, rank), rank
     place = find_own_place(environ)
+    if place is None and several:
+        raise ClusterError(
+            f"`{HOSTS}` must have the name of this pod once: in a JobSet of several jobs it tells the rank.\n"
+            f"Received: {quoted(environ[HOSTS])} for {_POD}={quoted(environ.get(_POD, ''))}. Name all pods, for "
+            f"example, as train-worker-[0-1]-[0-3].train."
+        )
     rank = read_rank(environ, _RANK, num_workers, _SOURCE) if place is None else place
-    if HOSTS in environ:
-        workers = read_hosts(environ, num_workers, port)
-    else:
-        workers = add_ports(_pods(environ, num_workers, rank), port)
-    return ClusterSpec(workers=workers, rank=rank, source=_SOURCE)
+    return read_hosts(environ, num_workers, read_first_port(environ, DEFAULT_PORT)), rank
 
 
 def _pods(environ: Mapping[str, str], num_workers: int, rank: int) -> list[str]:
-    require(environ, _SOURCE, [(_RANK,), (NUM_WORKERS,), (SERVICE,), (_POD,)], _WAY_OUT)
     job, hyphen, index = environ[_POD].rpartition("-")
     if not job or not hyphen or index != str(rank):
         raise ClusterError(

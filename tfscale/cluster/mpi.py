@@ -1,7 +1,7 @@
 """The cluster in the variables that `mpirun` and `mpiexec` give to each process: Open MPI, and PMI as Hydra sets it.
 
 They hold the rank and the number of processes, but no hosts. Those come from `TFSCALE_HOSTS`, unless all
-processes are on this machine. Hydra does not even name its job: on one machine the number of its proxy does.
+processes are on this machine. Hydra does not even name its job: what its proxy was told does.
 
 Reference:
     https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from tfscale.cluster.addresses import HOSTS, add_ports, derive_port, read_first_port, read_hosts
 from tfscale.cluster.host_list import MAX_WORKERS
-from tfscale.cluster.hydra import find_proxy
+from tfscale.cluster.hydra import find_mpiexec, find_proxy
 from tfscale.cluster.spec import ClusterSpec
 from tfscale.cluster.variables import WAY_ROUND, read_number, read_rank, require
 from tfscale.errors import ClusterError
@@ -60,7 +60,10 @@ def _read(environ: Mapping[str, str], source: str, names: tuple[str, str], local
     rank_name, size_name = require(environ, source, [(name,) for name in names], way_out, left)
     size = read_number(environ, size_name, 1, MAX_WORKERS, source)
     rank = read_rank(environ, rank_name, size, source)
-    job = next((environ[name] for name in _JOBS if name in environ), None)
+    # Each looks at its own ancestors: where all know a job by a variable, nobody does.
+    job = next((environ[name] for name in _JOBS if name in environ), None) or (
+        find_mpiexec() if source == "PMI" else None
+    )
     if HOSTS in environ:
         workers = read_hosts(environ, size, read_first_port(environ, derive_port(job or "0")))
     elif size == 1 or environ.get(local) == str(size):

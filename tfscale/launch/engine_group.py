@@ -14,6 +14,10 @@ from tfscale.cluster.secret import SECRET, make_secret
 from tfscale.launch.cores import count_threads
 from tfscale.launch.ports import free_addresses
 
+_ANSWER_S = 5.0
+# A survivor knows in that time whom it misses.
+_SPEAK_S = 15.0
+
 
 class WorkerGroup(Protocol):
     """What Ray gives to a backend, as far as it is used."""
@@ -74,3 +78,36 @@ def _join(settings: dict[str, str], cores_of: Callable[[], int | None]) -> None:
     cores = cores_of()
     if cores is not None:
         os.environ.update(count_threads(os.environ, cores))
+
+
+def hear_last_words(
+    group: WorkerGroup,
+    *,
+    speak: Callable[[float], str | None],
+    wait_some: Callable[[Sequence[Any], float], dict[int, Any]],
+) -> dict[str, list[int]]:
+    """Returns what the workers say of one that is gone, with the ranks of who says it; nothing where all are there.
+
+    An engine that misses a worker ends the others, often before they have found out whom they miss, and who reads the
+    output has but the engine's word for it.
+
+    Args:
+        group: The workers, of whom some may be gone.
+        speak: Called by a worker: what it has to say, once it has found out, or after so many seconds.
+        wait_some: Waits so many seconds for what was started, and returns the results of those who answer, by place.
+    """
+    ranks = range(len(group))
+    here = wait_some([group.execute_single_async(rank, _answer) for rank in ranks], _ANSWER_S)
+    if len(here) == len(group):
+        return {}
+    left = sorted(here)
+    said = wait_some([group.execute_single_async(rank, speak, _SPEAK_S) for rank in left], _SPEAK_S + _ANSWER_S)
+    words: dict[str, list[int]] = {}
+    for place, text in sorted(said.items()):
+        if text:
+            words.setdefault(text, []).append(left[place])
+    return words
+
+
+def _answer() -> bool:
+    return True

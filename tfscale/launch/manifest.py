@@ -20,6 +20,7 @@ from pathlib import PurePosixPath
 
 from tfscale.cluster.addresses import DEFAULT_PORT
 from tfscale.cluster.host_list import MAX_WORKERS
+from tfscale.cluster.jobset import LABELS
 from tfscale.cluster.kubernetes import NUM_WORKERS, SERVICE
 from tfscale.cluster.secret import SECRET
 from tfscale.cluster.shown import quoted
@@ -140,7 +141,7 @@ class Manifest:
                 "      onJobFailureReasons: [PodFailurePolicy]",
                 "  replicatedJobs:",
                 "  - name: worker",
-                "    replicas: 1  # One job with all workers: of several, each would count its pods from 0.",
+                f"    replicas: 1  # One job with all workers; of several, {NUM_WORKERS} counts the pods of all.",
                 "    template:",
                 "      spec:",
                 *_indented(self._job_spec(in_set=True), 8),
@@ -187,6 +188,7 @@ class Manifest:
             f'      - {{name: TFSCALE_TIMEOUT_S, value: "{_MEETING_S}"}}  # Images are pulled, pods come back late.',
             f"      - name: {SECRET}",
             f"        valueFrom: {{secretKeyRef: {{name: {_scalar(self.name)}, key: secret, optional: true}}}}",
+            *(_label_lines() if in_set else []),
             f"      ports: [{{containerPort: {DEFAULT_PORT}}}]",
             *self._resources(),
         ]
@@ -208,6 +210,15 @@ class Manifest:
             *(["      volumeMounts:", *mounts] if mounts else []),
             *(["    volumes:", *volumes] if volumes else []),
         ]
+
+
+def _label_lines() -> list[str]:
+    """What tells the pods of several jobs of a JobSet apart, each of which counts its own from 0."""
+    lines = []
+    for name, label in LABELS.items():
+        path = json.dumps(f"metadata.labels['jobset.sigs.k8s.io/{label}']")
+        lines += [f"      - name: {name}", f"        valueFrom: {{fieldRef: {{fieldPath: {path}}}}}"]
+    return lines
 
 
 def name_after(script: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import logging
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,10 @@ from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tfscale.errors import LaunchError
-from tfscale.launch.engine_group import WorkerGroup, join_workers
+from tfscale.launch.engine_group import WorkerGroup, hear_last_words, join_workers
+
+_log = logging.getLogger(__name__)
+_SHOWN_RANKS = 8
 
 
 @dataclasses.dataclass
@@ -41,6 +47,32 @@ class _Backend(Backend):
         del backend_config
         host_of = ray.util.get_node_ip_address
         join_workers(worker_group, "Ray", host_of=host_of, cores_of=_own_cores, wait=ray.get)
+
+    def on_shutdown(self, worker_group: WorkerGroup, backend_config: Config) -> None:
+        """Is called by Ray before it ends the workers; of one that has died it knows no more than that it has."""
+        del backend_config
+        for text, ranks in hear_last_words(worker_group, speak=_speak, wait_some=_wait_some).items():
+            who = ", ".join(map(str, ranks[:_SHOWN_RANKS])) + (", ..." if len(ranks) > _SHOWN_RANKS else "")
+            _log.error("%d worker(s) (%s) say: %s", len(ranks), who, text)
+
+
+def _wait_some(started: Sequence[Any], timeout_s: float) -> dict[int, Any]:
+    ready, _ = ray.wait(list(started), num_returns=len(started), timeout=timeout_s) if started else ([], [])
+    found = {}
+    for place, each in enumerate(started):
+        if each in ready:
+            with contextlib.suppress(ray.exceptions.RayError):
+                found[place] = ray.get(each)
+    return found
+
+
+def _speak(timeout_s: float) -> str | None:
+    if "tensorflow" not in sys.modules:
+        # It has not come so far that it misses anybody.
+        return None
+    from tfscale.replicas.failures import wait_for_last_words
+
+    return wait_for_last_words(timeout_s)
 
 
 def _own_cores() -> int | None:

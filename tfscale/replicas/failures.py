@@ -12,6 +12,7 @@ import faulthandler
 import logging
 import os
 import re
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -58,6 +59,8 @@ _CALLS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _INSIDE: weakref.WeakSet[Any] = weakref.WeakSet()
 # Why a strategy's collectives are spoilt for good.
 _ENDED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+# The same in full, for an engine that ends the process: strategies may be gone by then.
+_LAST_WORDS: list[str] = []
 
 # TensorFlow's own way out may take a minute: the end of an iterator waits for the next turn of its tuning.
 _END_S = 4.0
@@ -139,6 +142,18 @@ def explain_caught(strategy: tf.distribute.Strategy, error: Exception) -> Except
     return _explain(strategy, error) or error
 
 
+def wait_for_last_words(timeout_s: float) -> str | None:
+    """Returns what this worker has to say of one that failed or is gone, when it has left the call that it is in.
+
+    Args:
+        timeout_s: How long it may take.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while _INSIDE and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    return next(iter(_LAST_WORDS), None)
+
+
 def _refuse_ended(strategy: tf.distribute.Strategy, what: str) -> None:
     if strategy in _ENDED:
         raise ClusterError(
@@ -195,6 +210,7 @@ def _explain(strategy: tf.distribute.Strategy, error: BaseException) -> ClusterE
     else:
         return None
     _ENDED[strategy] = said.partition("Received: ")[2].split(". ")[0]
+    _LAST_WORDS[:] = [said]
     return ClusterError(said)
 
 
