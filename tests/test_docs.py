@@ -17,6 +17,7 @@ DOCUMENTS = (
     "BUILD_NOTES.md",
     "CHANGELOG.md",
     "SECURITY.md",
+    "docs/command_line.md",
     "examples/README.md",
     "tests/programs/README.md",
 )

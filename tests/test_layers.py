@@ -9,6 +9,7 @@ from tests.repository import LIBRARY, ROOT, library_files
 
 # Each part of the library, and the parts below it. A part that is not here has no place yet.
 _TRAINS = ("errors", "moved", "framework", "cluster", "scaling", "measure", "training")
+_COMMANDS = ("adopting", "console", "reporting", "study")
 BELOW = {
     "errors": set(),
     "moved": set(),
@@ -18,6 +19,9 @@ BELOW = {
     "measure": {"errors"},
     "study": {"errors"},
     "launch": {"errors", "cluster"},
+    "console": {"errors"},
+    "adopting": {"errors"},
+    "reporting": {"errors", "console", "measure"},
     "training": {"errors", "moved", "framework", "cluster", "scaling", "measure"},
     "data_parallel": {*_TRAINS},
     "loops": {*_TRAINS},
@@ -25,9 +29,9 @@ BELOW = {
     "ray": {*_TRAINS, "launch"},
     "doctor": {*_TRAINS, "launch"},
     "flags": {*_TRAINS, "data_parallel"},
-    "parity": {*_TRAINS, "launch", "data_parallel"},
-    "trials": {*_TRAINS, "launch", "data_parallel", "parity", "study"},
-    "cli": {*_TRAINS, "study", "launch", "data_parallel", "parity", "doctor", "trials"},
+    "parity": {*_TRAINS, "launch", "data_parallel", "console"},
+    "trials": {*_TRAINS, "launch", "data_parallel", "parity", "study", "console"},
+    "cli": {*_TRAINS, *_COMMANDS, "launch", "data_parallel", "parity", "doctor", "trials"},
     "__main__": {"cli"},
     "__init__": {
         "errors",
@@ -39,6 +43,7 @@ BELOW = {
         "launch",
         "training",
         "callbacks",
+        "console",
         "data_parallel",
         "flags",
         "loops",
@@ -48,7 +53,7 @@ BELOW = {
     },
 }
 USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor", "trials"}
-USES_MORE = {"flags": {"absl"}, "ray": {"numpy", "ray"}}
+USES_MORE = {"flags": {"absl"}, "ray": {"numpy", "ray"}, "console": {"rich"}, "cli": {"argcomplete"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 # Extras, of one part.
 EXTRAS = {"trials": {"matplotlib"}}
