@@ -214,17 +214,17 @@ class _Placing:
         names = {node.id for node in ast.walk(batch) if isinstance(node, ast.Name)}
         text = f"{self._name} = tfscale.DataParallel(global_batch={ast.unparse(batch)})"
         if any(isinstance(node, ast.Call) for node in ast.walk(batch)):
-            return self._fail(f"`{text}`: give the batch a name first, `{ast.unparse(batch)}`")
+            return self._fails(f"`{text}`: give the batch a name first, `{ast.unparse(batch)}`")
         block = self._block_that_binds(names)
         if block is None:
             known = ", ".join(f"`{name}`" for name in sorted(names))
-            return self._fail(f"`{text}`: {known} must be known at the top level of the script, above what needs it")
+            return self._fails(f"`{text}`: {known} must be known at the top level of the script, above what needs it")
         bound = [index + 1 for index, each in enumerate(block) if names & set(_bound(each))]
         is_top = block is self._script.tree.body
         place = max([*bound, self._end_of_imports() if is_top else 0])
         early = [each for each in block[:place] if self._script.deeds(each) != Deeds()]
         if early:
-            return self._fail(f"`{text}`: it must stand above line {early[0].lineno}, where the batch is not known")
+            return self._fails(f"`{text}`: it must stand above line {early[0].lineno}, where the batch is not known")
         if not place:
             return _Line(_first_line(block[0]) if block else 1, 0, 1, text)
         after = (block[place - 1].end_lineno or 0) + 1
@@ -243,6 +243,11 @@ class _Placing:
 
     def _fail(self, why: str) -> None:
         self._result.not_placed.append(why)
+
+    def _fails(self, why: str) -> _Line | None:
+        """No line, and why."""
+        self._fail(why)
+        return None
 
     def _import(self, simulate: int | None, made: _Line | None) -> None:
         body = self._script.tree.body
@@ -272,19 +277,19 @@ class _Placing:
         """A script with a strategy of its own keeps its scopes; the strategy is tfscale's."""
         if len(self._strategies) > 1:
             lines = ", ".join(str(call.lineno) for call in self._strategies)
-            return self._fail(f"lines {lines}: the script makes several strategies; keep one")
+            return self._fails(f"lines {lines}: the script makes several strategies; keep one")
         [call] = self._strategies
         kind = (self._script.dotted(call.func) or "").removeprefix("tensorflow.distribute.")
         if kind not in _HANDED_OVER:
-            return self._fail(f"line {call.lineno}: tfscale does not train on a {kind}; take it out")
+            return self._fails(f"line {call.lineno}: tfscale does not train on a {kind}; take it out")
         per_replica = search.per_replica(batch)
         names = {node.id for node in ast.walk(per_replica or batch) if isinstance(node, ast.Name)}
         block = _block_of(self._script.tree, call)
         above = [each for each in (*self._script.tree.body, *block) if (each.end_lineno or 0) < call.lineno]
         if not names <= {name for each in above for name in _bound(each)}:
-            return self._fail(f"line {call.lineno}: the batch, `{ast.unparse(batch)}`, is not known there")
+            return self._fails(f"line {call.lineno}: the batch, `{ast.unparse(batch)}`, is not known there")
         if not self._edits.replace(call, f"{self._name}.strategy"):
-            return self._fail(f"line {call.lineno}: a strategy of several lines; write it in one")
+            return self._fails(f"line {call.lineno}: a strategy of several lines; write it in one")
         size = f"per_replica_batch={ast.unparse(per_replica)}" if per_replica else f"global_batch={ast.unparse(batch)}"
         devices = f", devices={ast.unparse(call)}" if call.args or call.keywords else ""
         holder = next(each for each in block if any(node is call for node in ast.walk(each)))

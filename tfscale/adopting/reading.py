@@ -105,8 +105,8 @@ class Script:
         self._of_keras = {node.name: self._is_of_keras(node, ()) for node in classes}
         self._own: dict[int, bool] = {}
         for node in classes:
-            for each in ast.walk(node):
-                self._own[id(each)] = self._own.get(id(each), False) or self._of_keras[node.name]
+            for inner in ast.walk(node):
+                self._own[id(inner)] = self._own.get(id(inner), False) or self._of_keras[node.name]
             for each in node.body:
                 if isinstance(each, _FUNCTIONS) and not self._of_keras[node.name]:
                     self.methods.setdefault(each.name, []).append(each)
