@@ -12,8 +12,9 @@ CONTRACT := $(addprefix tests/training/test_contract,.py _programs.py _other_cou
 # them, and every number of replicas.
 LONG := tests/chaos tests/examples tests/benchmarks tests/trials/test_studying.py \
   $(addprefix tests/training/test_,contract_counts.py gone.py gone_early.py gone_in_loops.py interrupt.py) \
-  $(addprefix tests/training/recovery/test_,kills.py order.py remote_runs.py resume.py) \
-  $(addprefix tests/training/,compression/test_training.py callbacks/test_non_finite_skip.py callbacks/test_non_finite_watch.py callbacks/test_noise_cases.py)
+  $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
+  tests/gradients/compression/test_training.py \
+  $(addprefix tests/training/callbacks/test_,non_finite_skip.py non_finite_watch.py noise_cases.py)
 # Needs engines that `make test-engines` installs.
 ENGINES := tests/engines
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder

@@ -50,7 +50,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=4)
     arguments = parser.parse_args()
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("tfscale.training.recovery").setLevel(logging.INFO)
+    logging.getLogger("tfscale.recovery").setLevel(logging.INFO)
 
     dp = tfscale.DataParallel(global_batch=130, seed=1)
     print(f"worker {dp.rank} is process {os.getpid()}", flush=True)

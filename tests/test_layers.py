@@ -2,13 +2,18 @@
 
 import ast
 import sys
+from collections import Counter
 
 import pytest
 
 from tests.repository import LIBRARY, ROOT, library_files
 
-# Each part of the library, and the parts below it. A part that is not here has no place yet.
-_TRAINS = ("errors", "moved", "framework", "cluster", "scaling", "measure", "training")
+# Each room of the library, and the rooms below it. A room that is not here has no place yet.
+_NUMBERS = ("errors", "moved", "cluster", "scaling", "measure", "study")
+_TRAINS = (
+    *("errors", "moved", "framework", "cluster", "scaling", "measure", "replicas", "data", "exact"),
+    *("gradients", "rederive", "recovery", "training"),
+)
 _COMMANDS = ("adopting", "console", "reporting", "study")
 BELOW = {
     "errors": set(),
@@ -22,9 +27,15 @@ BELOW = {
     "console": {"errors"},
     "adopting": {"errors"},
     "reporting": {"errors", "console", "measure"},
-    "training": {"errors", "moved", "framework", "cluster", "scaling", "measure"},
+    "replicas": {"errors", "framework", "cluster"},
+    "data": {"errors", "framework", "cluster", "replicas"},
+    "exact": {"errors", "framework", "cluster", "scaling", "replicas"},
+    "gradients": {"errors", "framework", "cluster", "scaling", "replicas", "exact"},
+    "rederive": {"errors", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
+    "recovery": {"errors", "framework", "cluster", "scaling", "replicas", "data", "exact", "gradients"},
+    "training": {*_TRAINS} - {"training"},
+    "loops": {"errors", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
     "data_parallel": {*_TRAINS},
-    "loops": {*_TRAINS},
     "callbacks": {*_TRAINS},
     "ray": {*_TRAINS, "launch"},
     "doctor": {*_TRAINS, "launch"},
@@ -34,25 +45,30 @@ BELOW = {
     "cli": {*_TRAINS, *_COMMANDS, "launch", "data_parallel", "parity", "doctor", "trials"},
     "__main__": {"cli"},
     "__init__": {
-        "errors",
-        "framework",
-        "cluster",
-        "scaling",
-        "measure",
-        "study",
-        "launch",
-        "training",
-        "callbacks",
+        *_TRAINS,
+        *_NUMBERS,
         "console",
+        "launch",
         "data_parallel",
-        "flags",
         "loops",
-        "moved",
-        "parity",
+        "callbacks",
         "ray",
+        "flags",
+        "parity",
     },
 }
-USES_TENSORFLOW = {"framework", "training", "loops", "data_parallel", "parity", "doctor", "trials"}
+# The rooms inside of `training`, alike; what lies in none of them is above them all.
+INSIDE_TRAINING = {
+    "step": set(),
+    "check": {"step"},
+    "callbacks": {"step"},
+    "call": {"step", "check"},
+    "": {"step", "check", "callbacks", "call"},
+}
+USES_TENSORFLOW = {
+    *("framework", "replicas", "data", "exact", "gradients", "rederive", "recovery", "training"),
+    *("loops", "data_parallel", "parity", "doctor", "trials"),
+}
 USES_MORE = {"flags": {"absl"}, "ray": {"numpy", "ray"}, "console": {"rich"}, "cli": {"argcomplete"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 # Extras, of one part.
@@ -62,6 +78,8 @@ PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
+# Where one room holds most of it all, a name says nothing.
+MAX_ROOM_SHARE = 0.3
 
 every_file = pytest.mark.parametrize("path", library_files(), ids=str)
 
@@ -81,6 +99,28 @@ def test_imports_point_down(path):
     part = _part(path)
     imported = {_part_of_module(name) for name in _imports(path) if _top(name) == "tfscale"}
     assert imported <= BELOW[part] | {part}
+
+
+@pytest.mark.parametrize("path", [path for path in library_files() if path.parts[1] == "training"], ids=str)
+def test_imports_point_down_inside_of_training_too(path):
+    room = _room_of_training([*path.parts[:-1], path.stem])
+    names = [name.split(".") for name in _imports(path)]
+    imported = {_room_of_training(parts) for parts in names if parts[:2] == ["tfscale", "training"]}
+    assert imported <= INSIDE_TRAINING[room] | {room}
+
+
+def test_inside_of_training_nothing_is_below_itself():
+    for room, below in INSIDE_TRAINING.items():
+        assert room not in below
+        assert all(INSIDE_TRAINING[lower] <= below for lower in below)
+
+
+def test_no_room_holds_most_of_it_all():
+    lines = Counter()
+    for path in library_files():
+        lines[_part(path)] += len((ROOT / path).read_text().splitlines())
+    [(largest, most)] = lines.most_common(1)
+    assert most < MAX_ROOM_SHARE * lines.total(), largest
 
 
 @every_file
@@ -158,6 +198,11 @@ def _part(path):
     return path.relative_to(LIBRARY.name).parts[0].removesuffix(".py")
 
 
+def _room_of_training(parts):
+    """Returns the room inside of `training` that a module lies in, by the parts of its name."""
+    return parts[2] if len(parts) > 3 and parts[2] in INSIDE_TRAINING else ""
+
+
 def _part_of_module(name):
     """Returns the part of the library that a dotted name leads to."""
     return [*name.split("."), "__init__"][1]
@@ -172,8 +217,10 @@ def _tree(path):
 
 
 def _imports(path):
-    """Yields the dotted name of what every import names, those inside functions too."""
+    """Yields the dotted name of what every import names, those inside functions and those in strings too."""
     for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+            yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant))
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

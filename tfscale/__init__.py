@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tfscale import ray as ray
     from tfscale import study as study
     from tfscale.cluster import ClusterSpec, resolve_cluster
+    from tfscale.data.files import RecordFiles
     from tfscale.data_parallel import DataParallel
     from tfscale.errors import (
         BatchError,
@@ -45,23 +46,22 @@ if TYPE_CHECKING:
         TfscaleError,
         VersionError,
     )
+    from tfscale.exact.gather import gather_rows
+    from tfscale.exact.terms import sum_over_examples
+    from tfscale.gradients.adascale import AdaScaleSGD
+    from tfscale.gradients.compression.error_feedback import ErrorFeedback
+    from tfscale.gradients.compression.power_sgd import PowerSGD
+    from tfscale.gradients.compression.protocol import Compression, Reduction
+    from tfscale.gradients.network import Network
+    from tfscale.gradients.optimizers import sum_gradients
     from tfscale.parity.verification import verify
+    from tfscale.rederive.schedules import ReplicaSchedule, StepDecay
     from tfscale.scaling.batch_plan import BatchPlan
     from tfscale.scaling.hyperparameters import scale_hyperparameters
     from tfscale.scaling.recipe import Recipe
     from tfscale.scaling.rules import AdaScaleRule, LinearRule, NoRule, ScalingRule, SqrtRule
-    from tfscale.training.adascale import AdaScaleSGD
-    from tfscale.training.compression.error_feedback import ErrorFeedback
-    from tfscale.training.compression.power_sgd import PowerSGD
-    from tfscale.training.compression.protocol import Compression, Reduction
-    from tfscale.training.data.files import RecordFiles
-    from tfscale.training.gather import gather_rows
     from tfscale.training.model import prepare
-    from tfscale.training.network import Network
-    from tfscale.training.optimizers import sum_gradients
-    from tfscale.training.schedules import ReplicaSchedule, StepDecay
     from tfscale.training.strategy import make_strategy, simulate_replicas
-    from tfscale.training.terms import sum_over_examples
 
     __version__: str
 
@@ -119,50 +119,50 @@ __all__ = [
 # binds its name here, and `tfscale.verify` has to stay the function.
 _HOMES = {
     "AdaScaleRule": "tfscale.scaling.rules",
-    "AdaScaleSGD": "tfscale.training.adascale",
+    "AdaScaleSGD": "tfscale.gradients.adascale",
     "BatchError": "tfscale.errors",
     "BatchPlan": "tfscale.scaling.batch_plan",
     "CallbackError": "tfscale.errors",
     "ClusterError": "tfscale.errors",
     "ClusterSpec": "tfscale.cluster",
     "CommunicationError": "tfscale.errors",
-    "Compression": "tfscale.training.compression.protocol",
+    "Compression": "tfscale.gradients.compression.protocol",
     "DataError": "tfscale.errors",
     "DataParallel": "tfscale.data_parallel",
     "DeviceError": "tfscale.errors",
     "DriftError": "tfscale.errors",
-    "ErrorFeedback": "tfscale.training.compression.error_feedback",
+    "ErrorFeedback": "tfscale.gradients.compression.error_feedback",
     "LaunchError": "tfscale.errors",
     "LinearRule": "tfscale.scaling.rules",
     "MeasureError": "tfscale.errors",
     "ModelError": "tfscale.errors",
-    "Network": "tfscale.training.network",
+    "Network": "tfscale.gradients.network",
     "NoRule": "tfscale.scaling.rules",
     "NonFiniteError": "tfscale.errors",
     "ParityError": "tfscale.errors",
-    "PowerSGD": "tfscale.training.compression.power_sgd",
+    "PowerSGD": "tfscale.gradients.compression.power_sgd",
     "Recipe": "tfscale.scaling.recipe",
-    "RecordFiles": "tfscale.training.data.files",
+    "RecordFiles": "tfscale.data.files",
     "RecoveryError": "tfscale.errors",
     "ReportError": "tfscale.errors",
-    "Reduction": "tfscale.training.compression.protocol",
-    "ReplicaSchedule": "tfscale.training.schedules",
+    "Reduction": "tfscale.gradients.compression.protocol",
+    "ReplicaSchedule": "tfscale.rederive.schedules",
     "ScalingError": "tfscale.errors",
     "ScalingRule": "tfscale.scaling.rules",
     "SqrtRule": "tfscale.scaling.rules",
-    "StepDecay": "tfscale.training.schedules",
+    "StepDecay": "tfscale.rederive.schedules",
     "ScriptError": "tfscale.errors",
     "StudyError": "tfscale.errors",
     "TfscaleError": "tfscale.errors",
     "VersionError": "tfscale.errors",
-    "gather_rows": "tfscale.training.gather",
+    "gather_rows": "tfscale.exact.gather",
     "make_strategy": "tfscale.training.strategy",
     "prepare": "tfscale.training.model",
     "resolve_cluster": "tfscale.cluster",
     "scale_hyperparameters": "tfscale.scaling.hyperparameters",
     "simulate_replicas": "tfscale.training.strategy",
-    "sum_gradients": "tfscale.training.optimizers",
-    "sum_over_examples": "tfscale.training.terms",
+    "sum_gradients": "tfscale.gradients.optimizers",
+    "sum_over_examples": "tfscale.exact.terms",
     "verify": "tfscale.parity.verification",
 }
 

@@ -15,31 +15,31 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.data.dataset import GlobalDataset
+from tfscale.exact.batch_norm import batch_norm_knobs, check_batch_norm, choose_batch_norm
+from tfscale.gradients.network import Network, choose_network
+from tfscale.gradients.scope_checks import scope_of
+from tfscale.gradients.sending import choose_sending
 from tfscale.moved import refusing_moved
+from tfscale.recovery.callback import Recovery
+from tfscale.recovery.chief_only import write_on_chief_only
+from tfscale.recovery.location import find_directory
+from tfscale.rederive.rederived import rederive_optimizer, rederive_schedule
+from tfscale.rederive.step_counted import rederive_callbacks
+from tfscale.replicas.link import describe_link
+from tfscale.replicas.replica_batch import local_replicas, worker_rank
 from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, describe_recipe
 from tfscale.scaling.batch_plan import check_one_batch
 from tfscale.scaling.recipe import choose_recipe
-from tfscale.training.batch_norm import batch_norm_knobs, check_batch_norm, choose_batch_norm
-from tfscale.training.callbacks.chief_only import write_on_chief_only
+from tfscale.training.call.steps_per_call import check_steps_per_execution
 from tfscale.training.callbacks.drift_watch import DriftWatch
 from tfscale.training.callbacks.noise_scale import noise_scale_beside
 from tfscale.training.callbacks.non_finite_watch import NonFiniteWatch
-from tfscale.training.callbacks.recovery import Recovery
 from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
-from tfscale.training.callbacks.step_counted import rederive_callbacks
-from tfscale.training.data.dataset import GlobalDataset
-from tfscale.training.data.distribution import prepare_others
-from tfscale.training.inputs import local_replicas, worker_rank
-from tfscale.training.link import describe_link
-from tfscale.training.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.model import prepare
-from tfscale.training.network import Network, choose_network
-from tfscale.training.recovery.location import find_directory
-from tfscale.training.rederived import rederive_optimizer, rederive_schedule
-from tfscale.training.scope_checks import scope_of
-from tfscale.training.sending import choose_sending
-from tfscale.training.steps_per_call import check_steps_per_execution
+from tfscale.training.step.distribution import prepare_others
+from tfscale.training.step.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.strategy import adopt_strategy, check_network_of, make_strategy
 
 

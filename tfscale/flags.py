@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from absl import flags
 
+from tfscale.gradients.network import Network
 from tfscale.scaling import Recipe
-from tfscale.training.network import Network
 
 if TYPE_CHECKING:
     from tfscale.data_parallel import DataParallel
@@ -179,7 +179,7 @@ def _compression(text: str) -> Any:
     name, _, rank = text.partition(":")
     if name != "powersgd" or not rank.isdigit():
         return text
-    return importlib.import_module("tfscale.training.compression.power_sgd").PowerSGD(int(rank))
+    return importlib.import_module("tfscale.gradients.compression.power_sgd").PowerSGD(int(rank))
 
 
 def _devices(text: str) -> Any:

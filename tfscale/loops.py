@@ -13,11 +13,11 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ScalingError
-from tfscale.training.adascale import AdaScaleSGD
-from tfscale.training.all_reduce import all_gather, all_reduce_sum, global_mean, replica_id
-from tfscale.training.inputs import ReplicaBatch, local_replicas, own_parts
-from tfscale.training.optimizers import gradients_reduced, reduce_gradients_once
-from tfscale.training.updaters import innermost
+from tfscale.gradients.adascale import AdaScaleSGD
+from tfscale.gradients.optimizers import gradients_reduced, reduce_gradients_once
+from tfscale.gradients.updaters import innermost
+from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, global_mean, replica_id
+from tfscale.replicas.replica_batch import ReplicaBatch, local_replicas, own_parts
 
 __all__ = ["ReplicaBatch", "all_gather", "all_reduce_sum", "apply_reduced", "global_mean", "run_on_replicas"]
 

@@ -17,7 +17,7 @@ import tfscale
 from benchmarks.check import models
 from benchmarks.check.plan import BATCH, FirstStep
 from benchmarks.models import make_loss, make_optimizer
-from tfscale.training.step_check import StepCheck
+from tfscale.training.check.step_check import StepCheck
 
 
 def measure(model_name: str, num_replicas: int, check: str) -> FirstStep:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 import tfscale
 from benchmarks.input_data import pictures
-from tfscale.training.agreement import least_of_workers
+from tfscale.replicas.agreement import least_of_workers
 
 # A batch costs each worker 0.25 ms whatever its share, as much as two pictures take.
 BATCH = 256

@@ -115,7 +115,7 @@ def _tfscale(rank: int, addresses: list[str], kind: str) -> Exchange:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(2)
     import tfscale
-    from tfscale.training.all_reduce import sum_as_they_are
+    from tfscale.replicas.all_reduce import sum_as_they_are
 
     strategy = tfscale.make_strategy()
     dtype = tf.bfloat16 if kind.endswith("bf16") else tf.float32

@@ -64,8 +64,8 @@ class _MeasuredLink:
         """Measures as `make_strategy` does, and says what was found."""
         import tensorflow as tf
 
-        from tfscale.training.link import describe_link, measure_link
-        from tfscale.training.packs import Packing
+        from tfscale.replicas.link import describe_link, measure_link
+        from tfscale.replicas.packs import Packing
 
         options = {"ring": tf.distribute.experimental.CommunicationOptions()}
         self.packing = measure_link(self._strategy, options, Packing(), device_type="CPU").packing
@@ -92,8 +92,8 @@ def _block(
 
     import tfscale
     from benchmarks import models
-    from tfscale.training.all_reduce import set_communication_options
-    from tfscale.training.packs import Packing
+    from tfscale.replicas.all_reduce import set_communication_options
+    from tfscale.replicas.packs import Packing
 
     def compiled(model: keras.Model) -> keras.Model:
         model.compile(

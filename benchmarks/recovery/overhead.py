@@ -24,7 +24,7 @@ import keras
 
 import tfscale
 from benchmarks import models
-from tfscale.training.recovery.run import RecoveryRun
+from tfscale.recovery.run import RecoveryRun
 
 BATCH = 128
 LIMIT = 0.01

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfscale.training.recovery.files import StateFiles
-from tfscale.training.recovery.folder import Saved
-from tfscale.training.recovery.location import RemotePath, find_directory
-from tfscale.training.recovery.remote import RemoteDirectory
+from tfscale.recovery.files import StateFiles
+from tfscale.recovery.folder import Saved
+from tfscale.recovery.location import RemotePath, find_directory
+from tfscale.recovery.remote import RemoteDirectory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

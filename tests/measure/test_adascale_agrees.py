@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
+from tfscale.gradients.adascale import OwnMoments, estimate
 from tfscale.measure import step_moments
-from tfscale.training.adascale import OwnMoments, estimate
 
 
 @pytest.mark.parametrize(("squares", "norm", "examples", "shards"), [(17.0, 16.0, 2, 2), (3.5, 0.25, 144, 4)])

@@ -26,7 +26,7 @@ def rescale(schedule, ratio=8, **arguments):
 def test_schedule_is_wrapped_and_kept_as_it_is():
     wrapped = rescale(COSINE).config["config"]["learning_rate"]
     assert wrapped == {
-        "module": "tfscale.training.schedules",
+        "module": "tfscale.rederive.schedules",
         "class_name": "ReplicaSchedule",
         "config": {"schedule": COSINE, "batch_ratio": 8, "rule": "linear", "warmup_steps": 0},
         "registered_name": "tfscale>ReplicaSchedule",

@@ -15,7 +15,7 @@ import tensorflow as tf
 import tfscale
 from tests.training.contract import PlainKeras
 from tests.training.models import LABELS, TARGETS, X, cross_entropy, mlp, regressing, sgd
-from tfscale.training.call_data import _tell_batch_size
+from tfscale.training.call.call_data import _tell_batch_size
 
 GLOBAL_BATCH = 24
 
@@ -239,7 +239,7 @@ def batch_size_left_out(num_replicas: int) -> tuple[list[str], int]:
             said.append(record.getMessage())
 
     handler = _Handler()
-    log = logging.getLogger("tfscale.training.call_data")
+    log = logging.getLogger("tfscale.training.call.call_data")
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.WARNING)

@@ -23,7 +23,7 @@ from tests.training.linear_regression import (
     gradients_of_replicas,
 )
 from tfscale import CommunicationError
-from tfscale.training.sending import traffic_of
+from tfscale.gradients.sending import traffic_of
 
 COMPRESSIONS = {
     "none": lambda: "none",

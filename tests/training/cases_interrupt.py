@@ -18,10 +18,10 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tfscale.training import state
-from tfscale.training.made import made_under
-from tfscale.training.recovery import files, folder
-from tfscale.training.recovery.variables import RunVariables
+from tfscale.recovery import files, folder
+from tfscale.recovery.variables import RunVariables
+from tfscale.replicas.made import made_under
+from tfscale.training.step import state
 
 BATCH, EPOCHS = 12, 3
 X = np.random.default_rng(0).normal(size=(4 * BATCH + 5, 5)).astype("float32")

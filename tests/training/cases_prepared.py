@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.training.cases_batch_norm import count_collectives
+from tests.exact.cases_batch_norm import count_collectives
 from tests.training.contract import PlainKeras
 from tests.training.models import (
     LABELS,
@@ -28,7 +28,7 @@ from tests.training.models import (
     normalised,
     sgd,
 )
-from tfscale.training.inputs import GlobalBatches
+from tfscale.replicas.replica_batch import GlobalBatches
 
 
 def _data_parallel(num_replicas: int) -> Any:

@@ -96,6 +96,27 @@ def _sparse_tokens() -> keras.Model:
     )
 
 
+@keras.saving.register_keras_serializable()
+class SegmentMeans(keras.layers.Layer):
+    """The mean of the embeddings of a row, whose gradient has one row for each token that any row has."""
+
+    def build(self, input_shape: Any) -> None:
+        self.table = self.add_weight(shape=(12, 4), name="table")
+
+    def call(self, tokens: tf.Tensor) -> tf.Tensor:
+        segments = tf.repeat(tf.range(tf.shape(tokens)[0]), tokens.shape[1])
+        flat = tf.reshape(tokens, [-1])
+        table = tf.convert_to_tensor(self.table)
+        return tf.sparse.segment_mean(table, flat, segments, sparse_gradient=True)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[0], 4)
+
+
+def _segments() -> keras.Model:
+    return keras.Sequential([keras.Input((6,), dtype="int32"), SegmentMeans(), keras.layers.Dense(2)])
+
+
 def _sparse_token_data() -> dict[str, Any]:
     rows = tf.data.Dataset.from_tensor_slices((tf.sparse.from_dense(TOKENS[:, :6]), LABELS))
     return {"x": rows.batch(24)}
@@ -238,6 +259,9 @@ CASES: dict[str, Case] = {
     # One row of gradient for each column that any row has, and not for each row that has it.
     "input: sparse, an optimizer that squares": fitting(_sparse, classifying(adam), _sparse_data),
     "input: sparse, embedded": fitting(_sparse_tokens, classifying(adam), _sparse_token_data),
+    "input: segments with a sparse gradient": fitting(
+        _segments, classifying(adam), lambda: {"x": TOKENS[:, :6], "y": LABELS, "batch_size": 24}
+    ),
     "input: sparse, micro-steps": fitting(_sparse, classifying(adam), _sparse_data, options={"micro_batch": 3}),
     "input: rows of rank 2": fitting(
         lambda: keras.Sequential(

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.training.cases_randomness import AlwaysRandom
+from tests.exact.cases_randomness import AlwaysRandom
 from tests.training.contract import Case, Outcome, flat_arrays
 from tests.training.models import TARGETS, X
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfscale.training.randomness import replica_seed
+from tfscale.exact.randomness import replica_seed
 
 _LARGEST = 2**31 - 1
 

@@ -111,9 +111,9 @@ class Script:
                 if isinstance(each, _FUNCTIONS) and not self._of_keras[node.name]:
                     self.methods.setdefault(each.name, []).append(each)
         in_classes = {id(each) for node in classes for each in node.body}
-        for node in ast.walk(tree):
-            if isinstance(node, _FUNCTIONS) and id(node) not in in_classes:
-                self.functions.setdefault(node.name, node)
+        for inner in ast.walk(tree):
+            if isinstance(inner, _FUNCTIONS) and id(inner) not in in_classes:
+                self.functions.setdefault(inner.name, inner)
         self.values = _values(tree)
         self._known: dict[int, Deeds] = {}
 

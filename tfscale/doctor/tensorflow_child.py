@@ -60,7 +60,7 @@ def _reduce(tell: Any, cluster: ClusterSpec, timeout_s: float) -> None:
     """Adds known numbers over all replicas, where there are several."""
     import tensorflow as tf
 
-    from tfscale.training.communication import choose_communication
+    from tfscale.replicas.communication import choose_communication
     from tfscale.training.strategy import make_strategy
 
     num_gpus = len(tf.config.list_physical_devices("GPU"))
@@ -93,7 +93,7 @@ def _time(strategy: Any, size: int) -> dict[str, Any]:
     import numpy as np
     import tensorflow as tf
 
-    from tfscale.training.all_reduce import all_reduce_sum, replica_id
+    from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
 
     places = np.arange(size)
     numbers = tf.constant(value_of(places, 0), tf.float32)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ def all_reduce_lanes(strategy: tf.distribute.Strategy, num_lanes: int) -> list[C
     Why: `all_reduce` of a replica's context gives every collective the replica's one ordering token, so that they run
     strictly one after the other. A second object of the class that TensorFlow uses there has tokens of its own, and
     shares the keys by which the replicas find each other. For rings only: NCCL wants one order.
-    Breaks first: tests/training/test_all_reduce.py::test_lanes.
+    Breaks first: tests/replicas/test_all_reduce.py::test_lanes.
     """
     first = read(strategy.extended, "_cross_device_ops")
     others = [
@@ -52,7 +52,7 @@ def report_to_other_workers(message: str) -> None:
     """Makes the collectives that other workers wait in fail with `message`.
 
     Why: TensorFlow itself reports nothing; the others wait until heartbeats are missed.
-    Breaks first: tests/training/data/test_two_workers.py::test_failure_of_one_worker_reaches_all.
+    Breaks first: tests/data/test_two_workers.py::test_failure_of_one_worker_reaches_all.
     """
     # The code of an invalid argument: TensorFlow takes it for an error of the program, and does not try again.
     context.context().report_error_to_cluster(tf.errors.INVALID_ARGUMENT, message)
@@ -71,7 +71,7 @@ def exchange_with_other_workers(own_key: str, other_keys: Sequence[str], *, time
     """Sets a key that all workers see, and waits for theirs; whether all came in time.
 
     Why: a worker that will take part in no collective any more has no public way to talk with the others.
-    Breaks first: tests/training/data/test_two_workers.py::test_refusal_of_one_worker_reaches_all.
+    Breaks first: tests/data/test_two_workers.py::test_refusal_of_one_worker_reaches_all.
     """
     deadline_s = time.monotonic() + timeout_s
     try:

@@ -37,7 +37,7 @@ def batching_dataset(dataset: tf.data.Dataset) -> str | None:
 
     Why: a spec cannot tell a batch from an example of variable length. Looks through what leaves elements as they
     are, such as `prefetch` and `shuffle`, and through a `map` after which everything still has the rows of a batch.
-    Breaks first: tests/training/data/test_bad_input.py::test_batched.
+    Breaks first: tests/data/test_bad_input.py::test_batched.
     """
     rows: set[Any] = set()
     while True:
@@ -83,7 +83,7 @@ def has_unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     That is a `shuffle`, or what Keras does with the numbers of the rows of arrays: `tf.random.shuffle` in a `map`.
 
     Why: each worker would draw an order of its own, and nothing public tells.
-    Breaks first: tests/training/data/test_two_workers.py::test_plain_shuffle.
+    Breaks first: tests/data/test_two_workers.py::test_plain_shuffle.
     """
     return any(map(_is_drawn, _shuffles(dataset))) or any(map(_shuffles_numbers, _pipeline(dataset)))
 
@@ -102,7 +102,7 @@ def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
     """Whether a `shuffle` in the pipeline of `dataset` gives each pass an order of its own.
 
     Why: a new process begins with the order of the first pass, and nothing public tells.
-    Breaks first: tests/training/recovery/test_fit_data.py.
+    Breaks first: tests/recovery/test_fit_data.py.
     """
     return any(map(_changes_each_pass, _shuffles(dataset)))
 
@@ -110,7 +110,7 @@ def has_order_per_pass(dataset: tf.data.Dataset) -> bool:
 def shares_order_per_pass(one: tf.data.Dataset, other: tf.data.Dataset) -> bool:
     """Whether the passes of two data sets draw their orders from one `shuffle`, of which each pass gets the next.
 
-    Why and breaks first: as `has_order_per_pass`; tests/training/test_row_order.py.
+    Why and breaks first: as `has_order_per_pass`; tests/training/call/test_row_order.py.
     """
     known = set(map(id, _shuffles(one)))
     return any(id(each) in known and _changes_each_pass(each) for each in _shuffles(other))

@@ -15,7 +15,7 @@ from tfscale.framework.hooks import assign, own_method, read, replace
 def restore_epoch(model: keras.Model, epoch: int | None) -> None:
     """Lets `fit` begin with `epoch`; None for the one that it was given. Why: as `restored_epoch`.
 
-    Breaks first: tests/training/recovery/test_resume.py.
+    Breaks first: tests/recovery/test_resume.py.
     """
     assign(model, "_initial_epoch", epoch)
 
@@ -27,7 +27,7 @@ def begin_epochs_later(
 
     Why: Keras counts the steps of every epoch from 0, and takes data that begin in the middle of one for too short.
     And it hands a call an iterator whose next batch nobody can look at.
-    Breaks first: tests/training/recovery/test_resume.py.
+    Breaks first: tests/recovery/test_resume.py.
 
     Args:
         epoch_iterator: Of `fit`.
@@ -61,7 +61,7 @@ def callback_counters(callback: keras.callbacks.Callback) -> tuple[str, ...]:
     """The attributes in which one of Keras's own callbacks, or a subclass, keeps what it has counted so far.
 
     Why: Keras has no way to save a callback's state. Those that are not here keep none.
-    Breaks first: tests/training/recovery/test_counters.py.
+    Breaks first: tests/recovery/test_counters.py.
     """
     return tuple(name for cls, names in _COUNTERS.items() if isinstance(callback, cls) for name in names)
 
@@ -88,7 +88,7 @@ _GLOBAL_SEED_GENERATOR = "global_seed_generator"
 def global_seed_generator(*, make: bool = False) -> keras.random.SeedGenerator | None:
     """The generator behind `keras.random` without a seed; None before its first use, unless it is to be made.
 
-    Why: nothing public leads to its state. Breaks first: tests/training/recovery/test_counters.py.
+    Why: nothing public leads to its state. Breaks first: tests/recovery/test_counters.py.
     """
     if make:
         return seed_generator.global_seed_generator()
@@ -99,7 +99,7 @@ def use_global_seed_generator(generator: keras.random.SeedGenerator | None) -> N
     """Makes `generator` the one behind `keras.random` without a seed in this thread, if there is one.
 
     Why: Keras keeps it by thread, and each replica is traced by a thread of its own, in which it would make another.
-    Breaks first: tests/training/test_randomness.py.
+    Breaks first: tests/exact/test_randomness.py.
     """
     if generator is not None:
         global_state.set_global_attribute(_GLOBAL_SEED_GENERATOR, generator)
@@ -110,7 +110,7 @@ def join_steps(epoch_iterator: Any, join: Callable[[Any, int | None], Any]) -> N
 
     Why: Keras fixes the steps per call when `fit` begins, and goes on past `steps_per_epoch` where they do not
     divide it.
-    Breaks first: tests/training/test_steps_per_call.py.
+    Breaks first: tests/training/call/test_steps_per_call.py.
     """
     enumerate_steps = read(epoch_iterator, "_enumerate_iterator")
     replace(epoch_iterator, "_enumerate_iterator", lambda: join(enumerate_steps(), epoch_iterator.num_batches))
@@ -120,7 +120,7 @@ def restored_epoch(model: keras.Model) -> int:
     """The epoch at which a callback such as `BackupAndRestore` lets `fit` go on; 0 when none does.
 
     Why: it reaches `fit` through this attribute alone, in `on_train_begin`.
-    Breaks first: tests/training/data/test_passes.py::test_backup_goes_on_with_the_order_of_its_epoch.
+    Breaks first: tests/data/test_passes.py::test_backup_goes_on_with_the_order_of_its_epoch.
     """
     return int(read(model, "_initial_epoch") or 0)
 
@@ -154,7 +154,7 @@ def profiled_batches(callback: keras.callbacks.TensorBoard) -> tuple[int, int]:
     """The first and the last batch that `callback` profiles; both 0 for none.
 
     Why: the public argument `profile_batch` is kept only in this form.
-    Breaks first: tests/training/callbacks/test_step_counted.py::test_tensorboard.
+    Breaks first: tests/rederive/test_step_counted.py::test_tensorboard.
     """
     return read(callback, "_start_batch"), read(callback, "_stop_batch")
 

@@ -31,7 +31,7 @@ def captured_from_outside(graph: Any) -> dict[str, Any]:
     """What the placeholders of a function's graph stand for that were made for tensors of outside, by their names.
 
     Why: whether an index comes from the batch shows only in the graph around a loop or a function that XLA compiles.
-    Breaks first: tests/training/test_graph_walk.py.
+    Breaks first: tests/replicas/test_graph_walk.py.
     """
     return {inside.op.name: outside for outside, inside in getattr(graph, "captures", ())}
 
@@ -41,7 +41,7 @@ def define_functions(functions: Iterable[Any]) -> None:
 
     Why: `tf.graph_util.import_graph_def` brings them into the graph alone, and a loop or a condition in it would look
     for them in vain.
-    Breaks first: tests/training/test_silence.py::test_inside_of_loops_and_with_variables.
+    Breaks first: tests/exact/test_silence.py::test_inside_of_loops_and_with_variables.
     """
     for function in functions:
         context.context().add_function_def(function)
@@ -51,7 +51,7 @@ def definition_of(kind: str) -> Any:
     """What an operation of this kind takes and gives: the `OpDef` with its `input_arg` and `output_arg`.
 
     Why: in a function's definition an output is called by its name, and no input tells its type.
-    Breaks first: tests/training/test_silence.py::test_inside_of_loops_and_with_variables.
+    Breaks first: tests/exact/test_silence.py::test_inside_of_loops_and_with_variables.
     """
     return op_def_registry.get(kind)
 
@@ -89,7 +89,7 @@ def graph_of_function(graph: Any, name: str) -> Any:
     """The graph of a function that an operation of `graph` calls by its name, or None where it is not known here.
 
     Why: whether a replica may wait in there for another one shows only in there.
-    Breaks first: tests/training/test_branches.py.
+    Breaks first: tests/replicas/test_branches.py.
     """
     while graph is not None:
         function = graph._get_function(name)

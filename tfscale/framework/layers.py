@@ -15,7 +15,7 @@ def generators_of_layers(model: keras.Model) -> list[keras.random.SeedGenerator]
     """Every `SeedGenerator` held by a layer of `model`.
 
     Why: Keras tracks them in a private list; looking for attributes would miss those kept in lists or dicts.
-    Breaks first: tests/training/test_randomness.py.
+    Breaks first: tests/exact/test_randomness.py.
     """
     return [generator for layer in flat_layers(model) for generator in read(layer, "_seed_generators")]
 
@@ -25,7 +25,7 @@ def axes_of(owner: Any) -> list[Any]:
 
     Why: attention keeps its axes under a name of its own, and `get_config` fails, or warns, where a part of the owner,
     such as a regularizer, is somebody's own.
-    Breaks first: tests/training/test_vouching.py.
+    Breaks first: tests/training/check/test_vouching.py.
     """
     return [getattr(owner, name, None) for name in ("axis", "axes", "_attention_axes")]
 
@@ -39,7 +39,7 @@ def replace_batch_moments(layer: keras.layers.BatchNormalization, moments: Calla
     """Computes the batch statistics of one BatchNormalization layer with `moments(inputs, mask)`.
 
     Why: everything else in the layer (moving averages, renorm, dtypes) is right as it is.
-    Breaks first: tests/training/test_batch_norm.py.
+    Breaks first: tests/exact/test_batch_norm.py.
     """
     replace(layer, "_moments", moments)
 

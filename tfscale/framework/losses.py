@@ -87,7 +87,7 @@ def loss_tracker(model: keras.Model) -> keras.metrics.Metric:
 def metric_function(metric: keras.metrics.Metric) -> Any:
     """The function that a metric averages over examples; None for metrics of another kind.
 
-    Why: it may be the user's own, in a class of Keras's. Breaks first: tests/training/test_vouching.py.
+    Why: it may be the user's own, in a class of Keras's. Breaks first: tests/training/check/test_vouching.py.
     """
     return getattr(metric, "_fn", None)
 

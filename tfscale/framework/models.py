@@ -14,7 +14,7 @@ def flat_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """Every layer of `model`, at any depth, itself included.
 
     Why: the public `layers` stops at the first level, and misses cells and wrapped layers.
-    Breaks first: tests/training/test_batch_norm.py.
+    Breaks first: tests/exact/test_batch_norm.py.
     """
     return list(read(model, "_flatten_layers")())
 
@@ -78,6 +78,6 @@ def replace_auto_jit_compile(model: keras.Model, decide: Callable[[], bool]) -> 
     """Lets `decide()` answer what `compile(jit_compile="auto")` means for `model`.
 
     Why: Keras switches XLA off without a word when a model was created under a strategy.
-    Breaks first: tests/training/test_xla.py.
+    Breaks first: tests/replicas/test_xla.py.
     """
     replace(model, "_resolve_auto_jit_compile", decide)

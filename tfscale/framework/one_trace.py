@@ -78,7 +78,7 @@ class OneTrace:
     Why: TensorFlow traces the step of each replica by itself, N times the same Python, into one graph, which is N times
     as large. What the trace captures of one replica (copies of variables, the tokens and keys of its collectives) can
     be told from what it captures otherwise, and is an argument: so the trace is a function, called on every device.
-    Breaks first: tests/training/test_one_trace.py.
+    Breaks first: tests/replicas/test_one_trace.py.
 
     Args:
         strategy: Of this process's replicas.
@@ -212,7 +212,7 @@ def launch_for_all(operations: Any) -> None:
 
     Why: the key of a collective is captured when the step's function is called, which TensorFlow does for the outermost
     function only; and each launcher names the device of its own replica.
-    Breaks first: tests/training/test_one_trace.py.
+    Breaks first: tests/replicas/test_one_trace.py.
     """
     launchers = read(operations, "_launchers")
     kind: Any = type(launchers[0])
@@ -241,6 +241,6 @@ def regroup(results: Sequence[Any]) -> Any:
     """What `strategy.run` returns where its replicas have these results.
 
     Why: no public way makes a value of several replicas in a graph.
-    Breaks first: tests/training/test_one_trace.py.
+    Breaks first: tests/replicas/test_one_trace.py.
     """
     return distribute_utils.regroup(tuple(results))

@@ -49,7 +49,7 @@ def trained_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Varia
     """What a built optimizer updates, in its order; None before.
 
     Why: they are not among the public `variables`, and a compression keeps something of each one's gradient.
-    Breaks first: tests/training/compression/test_training.py.
+    Breaks first: tests/gradients/compression/test_training.py.
     """
     return list(read(optimizer, "_trainable_variables")) if optimizer.built else None
 
@@ -79,6 +79,6 @@ def has_plain_rate(optimizer: keras.optimizers.Optimizer) -> bool:
 
     Why: `optimizer.learning_rate` is a number either way, and `get_config` fails where a schedule has none of its own,
     as those that people write in a script.
-    Breaks first: tests/training/recovery/test_resume.py.
+    Breaks first: tests/recovery/test_resume.py.
     """
     return isinstance(read(optimizer, "_learning_rate"), keras.Variable)

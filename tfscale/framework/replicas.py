@@ -123,7 +123,7 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     A variable of several replicas is no Python number to TensorFlow: `float(optimizer.learning_rate)`, which every
     variable of one device can do, is added. It has no handle outside of a replica, and no copy for an
     optimizer that was made outside of the scope: a loop by hand ends in errors that name neither.
-    Breaks first: tests/training/test_step_check.py::test_answers_of_the_strategy.
+    Breaks first: tests/training/check/test_step_check.py::test_answers_of_the_strategy.
     """
     base: Any = type(strategy.extended)
     for name, takes in _ANSWERED.items():

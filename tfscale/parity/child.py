@@ -25,6 +25,7 @@ from absl import flags
 from tfscale.cluster import resolve_cluster
 from tfscale.data_parallel import DataParallel
 from tfscale.errors import ParityError
+from tfscale.exact.plain_step import has_own_step
 from tfscale.framework.canary import check_releases
 from tfscale.parity.fork_server import wait_for_call
 from tfscale.parity.outcome import (
@@ -45,7 +46,6 @@ from tfscale.parity.run_spec import CONTROL, KERAS, TFSCALE, RunSpec
 from tfscale.parity.start import Start, name_values
 from tfscale.parity.target import Target, load
 from tfscale.parity.user_data import UserData, read_user_data
-from tfscale.training.plain_step import has_own_step
 from tfscale.training.strategy import make_strategy, simulate_replicas
 
 _TRACE_LINES = 12

@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import ParityError
+from tfscale.exact.plain_step import has_own_step
 from tfscale.framework.losses import count_added_losses
 from tfscale.framework.models import build_from_spec, flat_layers
 from tfscale.parity.outcome import ModelFacts, NamedArrays
 from tfscale.parity.random_layers import switch_off_random_layers
-from tfscale.training.plain_step import has_own_step
-from tfscale.training.rehearsal import rehearse
+from tfscale.training.step.rehearsal import rehearse
 
 _CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 

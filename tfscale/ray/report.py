@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import ray.train
 
-from tfscale.training.recovery.carrying import SaveWatcher, pack, unpack
-from tfscale.training.recovery.location import RemotePath
+from tfscale.recovery.carrying import SaveWatcher, pack, unpack
+from tfscale.recovery.location import RemotePath
 
 _log = logging.getLogger(__name__)
 

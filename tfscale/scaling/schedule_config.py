@@ -23,7 +23,7 @@ from tfscale.scaling.rules import NAMED_RULES
 
 CLASS_NAME = "ReplicaSchedule"
 REGISTERED_NAME = f"tfscale>{CLASS_NAME}"
-MODULE = "tfscale.training.schedules"
+MODULE = "tfscale.rederive.schedules"
 ADASCALE = "tfscale>AdaScaleSGD"
 
 # What Keras's own schedules, and ours, count in steps, and which of their arguments are rates.

@@ -15,54 +15,55 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.data.balance import make_probe
+from tfscale.data.dataset import find_global_dataset
+from tfscale.data.epoch_start import start_with_epoch
+from tfscale.exact import metrics
+from tfscale.exact.added_losses import meet_added_losses
+from tfscale.exact.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.exact.losses import make_losses_global
+from tfscale.exact.plain_step import has_own_logs, has_own_step, keras_step
+from tfscale.exact.randomness import separate_random_streams
+from tfscale.exact.terms import Terms
 from tfscale.framework.datasets import distributed_dataset
 from tfscale.framework.fit import keep_last_logs
 from tfscale.framework.models import flat_layers, replace_auto_jit_compile, replace_symbolic_build
+from tfscale.gradients.compression.choice import check_compression_devices
+from tfscale.gradients.network import Network, choose_network
+from tfscale.gradients.optimizers import reduce_gradients_once
+from tfscale.gradients.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
+from tfscale.gradients.sending import Sending, choose_sending, send_gradients
+from tfscale.gradients.updaters import held_optimizers, innermost, updating
 from tfscale.moved import refusing_moved
-from tfscale.training import metrics, step
-from tfscale.training.added_losses import meet_added_losses
-from tfscale.training.batch_norm import scale_batch_norm, set_batch_norm
-from tfscale.training.building import RowsRehearsal, build_for
-from tfscale.training.call_arguments import CallArguments
-from tfscale.training.call_data import suit_batch, use_views
-from tfscale.training.call_errors import naming_errors
-from tfscale.training.callbacks.chief_only import warn_of_writers
-from tfscale.training.callbacks.one_call import callbacks_of_one_fit, with_callback
-from tfscale.training.callbacks.placing import place_call
-from tfscale.training.callbacks.recovery import RecoverableFit, find_recoverable_fit
-from tfscale.training.compression.choice import check_compression_devices
-from tfscale.training.data.balance import make_probe
-from tfscale.training.data.dataset import find_global_dataset
-from tfscale.training.data.distribution import dataset_spec, forget_expected_batch, prepare_others
-from tfscale.training.data.epoch_start import start_with_epoch
-from tfscale.training.data_end import ending_as_keras, what_needs_no_batch
-from tfscale.training.failures import failing_together
-from tfscale.training.first_states import FirstStates
-from tfscale.training.first_step import Steps
-from tfscale.training.frozen import forget_functions, note_trained
-from tfscale.training.functions import Look, ReplicaSteps, StepRunner
-from tfscale.training.half_made import noting_half_made, refuse_half_made
-from tfscale.training.losses import make_losses_global
-from tfscale.training.made import made_under
-from tfscale.training.micro_batch import MicroBatch
-from tfscale.training.network import Network, choose_network
-from tfscale.training.on_batches import guard_calls_on_batches
-from tfscale.training.one_at_a_time import one_at_a_time
-from tfscale.training.optimizers import reduce_gradients_once
-from tfscale.training.plain_step import has_own_logs, has_own_step, keras_step
-from tfscale.training.predictions import forms_of_predictions, predict_step
-from tfscale.training.randomness import separate_random_streams
-from tfscale.training.row_order import order_alike
-from tfscale.training.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
-from tfscale.training.sending import Sending, choose_sending, send_gradients
-from tfscale.training.settling import settle_first
-from tfscale.training.step_check import StepCheck
-from tfscale.training.steps_per_call import ChosenCalls
+from tfscale.recovery.callback import RecoverableFit, find_recoverable_fit
+from tfscale.recovery.chief_only import warn_of_writers
+from tfscale.recovery.one_call import callbacks_of_one_fit, with_callback
+from tfscale.replicas.failures import failing_together
+from tfscale.replicas.made import made_under
+from tfscale.replicas.one_at_a_time import one_at_a_time
+from tfscale.replicas.xla import would_compile
+from tfscale.training.call.building import RowsRehearsal, build_for
+from tfscale.training.call.call_data import suit_batch, use_views
+from tfscale.training.call.call_errors import naming_errors
+from tfscale.training.call.frozen import forget_functions, note_trained
+from tfscale.training.call.half_made import noting_half_made, refuse_half_made
+from tfscale.training.call.on_batches import guard_calls_on_batches
+from tfscale.training.call.placing import place_call
+from tfscale.training.call.predictions import forms_of_predictions, predict_step
+from tfscale.training.call.row_order import order_alike
+from tfscale.training.call.settling import settle_first
+from tfscale.training.call.step_runner import Look, ReplicaSteps, StepRunner
+from tfscale.training.call.steps_per_call import ChosenCalls
+from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
+from tfscale.training.check.first_states import FirstStates
+from tfscale.training.check.first_step import Steps
+from tfscale.training.check.step_check import StepCheck
+from tfscale.training.check.vouching import check_mode, is_checked, look_key
+from tfscale.training.step import step
+from tfscale.training.step.call_arguments import CallArguments
+from tfscale.training.step.distribution import dataset_spec, forget_expected_batch, prepare_others
+from tfscale.training.step.micro_batch import MicroBatch
 from tfscale.training.strategy import adopt_strategy, check_network_of
-from tfscale.training.terms import Terms
-from tfscale.training.updaters import held_optimizers, innermost, updating
-from tfscale.training.vouching import check_mode, is_checked, look_key
-from tfscale.training.xla import would_compile
 
 _FIRSTS = {"train_step": "first step", "test_step": "first step of an evaluation", "predict_step": "first prediction"}
 
@@ -162,7 +163,6 @@ class PreparedModel:
         self._strategy = strategy
         self._options = options
         self._global_batch = options.global_batch
-        self._batch_ratio = options.batch_ratio
         self._micro_batch = MicroBatch(options.micro_batch, options.global_batch, strategy, options.batch_norm)
         self._calls = ChosenCalls(strategy, options.steps_per_execution)
         self._sending = options.sending
@@ -175,7 +175,7 @@ class PreparedModel:
     def install(self) -> None:
         """Puts these methods on the model object, unless it has them: its functions stay traced until `compile`."""
         model = self._model
-        scale_batch_norm(model, self._batch_ratio)
+        scale_batch_norm(model, self._options.batch_ratio)
         if self._is_like(getattr(vars(model).get("make_train_function"), "__self__", None)):
             return
         forget_functions(model)
@@ -284,7 +284,7 @@ class PreparedModel:
         self._first_states.note()
         set_batch_norm(model, self._options.batch_norm)
         # Once more, for layers that were made when the model was built.
-        scale_batch_norm(model, self._batch_ratio)
+        scale_batch_norm(model, self._options.batch_ratio)
         separate_random_streams(self._strategy, model)
         # Whoever's variables they update: in a step of this model they are met all the same.
         made = made_under(self._strategy).optimizers

@@ -23,22 +23,22 @@ from tfscale.errors import CommunicationError, DeviceError
 from tfscale.framework.canary import check_releases
 from tfscale.framework.collectives import has_tensorflow_started
 from tfscale.framework.replicas import Answers, answer_for, runs_without_merge_call, update_without_merge_call
-from tfscale.training.all_reduce import set_communication_options
-from tfscale.training.communication import choose_communication, choose_devices, measures_link
-from tfscale.training.data.distribution import distribute_global_batches
-from tfscale.training.failures import explaining
-from tfscale.training.link import describe_link, measure_link
-from tfscale.training.made import made_under
-from tfscale.training.network import Network, choose_network
-from tfscale.training.one_trace import run_once_for_all
-from tfscale.training.optimizers import answer_all_reduce
-from tfscale.training.outside import entering_scope
-from tfscale.training.packs import Packing, choose_packing
-from tfscale.training.reads import read_in_step
-from tfscale.training.recovery.termination import end_first_process_at_once
-from tfscale.training.replica_count import told
-from tfscale.training.scope_checks import refuse_loop_inside_scope, refuse_optimizer_outside
-from tfscale.training.xla import refuse_updates_inside_xla
+from tfscale.gradients.network import Network, choose_network
+from tfscale.gradients.optimizers import answer_all_reduce
+from tfscale.gradients.reads import read_in_step
+from tfscale.gradients.scope_checks import refuse_loop_inside_scope, refuse_optimizer_outside
+from tfscale.recovery.termination import end_first_process_at_once
+from tfscale.replicas.all_reduce import set_communication_options
+from tfscale.replicas.communication import choose_communication, choose_devices, measures_link
+from tfscale.replicas.failures import explaining
+from tfscale.replicas.link import describe_link, measure_link
+from tfscale.replicas.made import made_under
+from tfscale.replicas.one_trace import run_once_for_all
+from tfscale.replicas.outside import entering_scope
+from tfscale.replicas.packs import Packing, choose_packing
+from tfscale.replicas.replica_count import told
+from tfscale.replicas.xla import refuse_updates_inside_xla
+from tfscale.training.step.distribution import distribute_global_batches
 
 _log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ import keras
 
 from tfscale.data_parallel import DataParallel
 from tfscale.errors import MeasureError
+from tfscale.exact.plain_step import has_own_step
 from tfscale.parity.target import Target, load
 from tfscale.parity.user_data import read_user_data
 from tfscale.training.callbacks.noise_scale import NoiseScale
-from tfscale.training.plain_step import has_own_step
 from tfscale.training.strategy import make_strategy
 
 # So many shards a step, where there are as many examples: more of them tell little more.

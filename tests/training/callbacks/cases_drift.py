@@ -100,7 +100,7 @@ class _Corrupt(keras.callbacks.Callback):
 
 def checksums() -> list[list[float]]:
     """Checksums of pairs of weights that differ in bits, or in nothing."""
-    from tfscale.training.checksums import checksum
+    from tfscale.training.step.checksums import checksum
 
     pairs = [
         ([1.0, 2.0], [1.0, 2.0]),

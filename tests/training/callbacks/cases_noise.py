@@ -12,8 +12,8 @@ import tensorflow as tf
 
 import tfscale
 from tfscale.callbacks import NoiseScale
-from tfscale.training.inputs import local_replicas
-from tfscale.training.progress import watch_progress
+from tfscale.replicas.progress import watch_progress
+from tfscale.replicas.replica_batch import local_replicas
 
 BATCH = 24
 ROWS = 4 * BATCH + 10

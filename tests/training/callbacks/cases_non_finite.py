@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tfscale.training.inputs import local_replicas
-from tfscale.training.progress import watch_progress
+from tfscale.replicas.progress import watch_progress
+from tfscale.replicas.replica_batch import local_replicas
 
 BATCH = 12
 # The last batch of an epoch is smaller.

@@ -8,7 +8,7 @@ from tests.training.callbacks.test_non_finite_skip import assert_as_without
 from tests.training.together import Failure, run_together
 from tfscale import CallbackError
 from tfscale.callbacks import NonFiniteWatch
-from tfscale.training.non_finite_notes import IN_GRADIENTS, IN_LOSS, Note, first_of
+from tfscale.training.step.non_finite_notes import IN_GRADIENTS, IN_LOSS, Note, first_of
 
 MODULE = "tests.training.callbacks.cases_non_finite"
 STOPPED = ["several steps per call", "accumulation, several steps", "own step, several steps"]

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 
 from tfscale.errors import CallbackError, DriftError, ModelError
-from tfscale.training.checksums import ChecksumExchange, largest_differences, watch_checksums
-from tfscale.training.inputs import local_replicas, on_gpus
+from tfscale.replicas.replica_batch import local_replicas, on_gpus
+from tfscale.training.step.checksums import ChecksumExchange, largest_differences, watch_checksums
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tfscale.measure import TraceRow, format_trace, read_trace
-from tfscale.training.recovery.location import RemotePath, find_directory
-from tfscale.training.recovery.store import Store, StoreError, answer_within
+from tfscale.recovery.location import RemotePath, find_directory
+from tfscale.recovery.store import Store, StoreError, answer_within
 
 _log = logging.getLogger(__name__)
 # So long a store may take for an answer.

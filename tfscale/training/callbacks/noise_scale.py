@@ -12,19 +12,19 @@ import keras
 
 from tfscale.errors import MeasureError, ModelError
 from tfscale.framework.optimizers import micro_step_counter
+from tfscale.gradients.compression.protocol import Compression
+from tfscale.gradients.noise import record_noise
+from tfscale.gradients.noise_recorder import CAPACITY, OFF, Measured, NoiseRecorder
+from tfscale.gradients.sending import compression_of
+from tfscale.gradients.updaters import innermost
 from tfscale.measure import NoiseScale as Found
 from tfscale.measure import TraceRow, estimate_noise_scale, step_moments
 from tfscale.measure.sampling import EveryChooser
-from tfscale.training.agreement import agree_with_chief
+from tfscale.recovery.location import find_directory
+from tfscale.recovery.one_call import ClosedByFit
+from tfscale.replicas.agreement import agree_with_chief
+from tfscale.replicas.replica_batch import worker_rank
 from tfscale.training.callbacks.noise_file import NoiseFile
-from tfscale.training.callbacks.one_call import ClosedByFit
-from tfscale.training.compression.protocol import Compression
-from tfscale.training.inputs import worker_rank
-from tfscale.training.noise import record_noise
-from tfscale.training.noise_recorder import CAPACITY, OFF, Measured, NoiseRecorder
-from tfscale.training.recovery.location import find_directory
-from tfscale.training.sending import compression_of
-from tfscale.training.updaters import innermost
 
 _log = logging.getLogger(__name__)
 

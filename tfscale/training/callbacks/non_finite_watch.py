@@ -6,10 +6,10 @@ import logging
 from typing import Any
 
 from tfscale.errors import CallbackError, ModelError, NonFiniteError
-from tfscale.training.callbacks.one_call import ClosedByFit
-from tfscale.training.inputs import local_replicas, worker_rank
-from tfscale.training.non_finite import REPORT, SKIP, STOP, LossExchange, exchange_of, watch_losses
-from tfscale.training.non_finite_notes import NonFiniteStep, Note, first_of
+from tfscale.recovery.one_call import ClosedByFit
+from tfscale.replicas.replica_batch import local_replicas, worker_rank
+from tfscale.training.step.non_finite import REPORT, SKIP, STOP, LossExchange, exchange_of, watch_losses
+from tfscale.training.step.non_finite_notes import NonFiniteStep, Note, first_of
 
 _log = logging.getLogger(__name__)
 

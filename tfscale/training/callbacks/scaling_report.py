@@ -14,13 +14,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.gradients.adascale import AdaScaleSGD
+from tfscale.gradients.updaters import innermost
+from tfscale.recovery.location import RemotePath, find_directory
+from tfscale.recovery.store import Store, StoreError, answer_within
+from tfscale.rederive.replica_scaling import current_rate
 from tfscale.scaling import BatchPlan
-from tfscale.training.adascale import AdaScaleSGD
-from tfscale.training.callbacks.replica_scaling import current_rate
 from tfscale.training.callbacks.run_record import RunRecord
-from tfscale.training.recovery.location import RemotePath, find_directory
-from tfscale.training.recovery.store import Store, StoreError, answer_within
-from tfscale.training.updaters import innermost
 
 _log = logging.getLogger(__name__)
 

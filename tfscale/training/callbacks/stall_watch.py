@@ -20,11 +20,11 @@ from tfscale.cluster.secret import read_secret
 from tfscale.cluster.stall import describe_stall, find_missing
 from tfscale.cluster.verdict import STALLED, STUCK, Verdict
 from tfscale.errors import CallbackError
-from tfscale.training.callbacks.one_call import ClosedByFit
-from tfscale.training.inputs import local_replicas, worker_addresses, worker_rank
-from tfscale.training.introduction import introduce
-from tfscale.training.peers import PeerWatch, find_watch
-from tfscale.training.progress import Progress, watch_progress
+from tfscale.recovery.one_call import ClosedByFit
+from tfscale.replicas.introduction import introduce
+from tfscale.replicas.peers import PeerWatch, find_watch
+from tfscale.replicas.progress import Progress, watch_progress
+from tfscale.replicas.replica_batch import local_replicas, worker_addresses, worker_rank
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,151 @@
+"""Collectives by themselves, on replicas. Every function runs in a process of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import tfscale
+from tests.exact.cases_batch_norm import count_collectives
+from tfscale.exact.losses import gather_with_own_slope
+from tfscale.gradients.compression.riders import sum_with_riders
+from tfscale.replicas.all_reduce import all_reduce_sum, global_mean, replica_id, set_communication_options
+from tfscale.replicas.own_share import agree_on_share, make_share
+from tfscale.replicas.packs import Packing
+
+
+def _strategy(num_replicas: int) -> tf.distribute.Strategy:
+    if num_replicas > 1:
+        tfscale.simulate_replicas(num_replicas)
+    return tfscale.make_strategy()
+
+
+def _run(strategy: tf.distribute.Strategy, replica: Any) -> tuple[list[Any], int]:
+    """What every replica returns, and the number of collectives in the graph."""
+    function = tf.function(lambda: strategy.run(replica))
+    results = function()
+    count = count_collectives(function.get_concrete_function().graph)
+    locals_ = [
+        tf.nest.map_structure(lambda v, i=i: _local(strategy, v, i), results)
+        for i in range(strategy.num_replicas_in_sync)
+    ]
+    return locals_, count
+
+
+def _local(strategy: tf.distribute.Strategy, value: Any, index: int) -> Any:
+    found = strategy.experimental_local_results(value)[index]
+    if isinstance(found, tf.IndexedSlices):
+        return tf.convert_to_tensor(found).numpy()
+    return found.numpy()
+
+
+def sums(num_replicas: int, dtypes: tuple[str, ...]) -> dict[str, Any]:
+    """Sums of replica id + 1 in each dtype, of shapes that differ."""
+
+    def replica() -> list[tf.Tensor]:
+        own = replica_id() + 1
+        shapes = [(), (3,), (2, 2), (0,)]
+        return all_reduce_sum([tf.cast(tf.fill(shapes[i % 4], own), dtype) for i, dtype in enumerate(dtypes)])
+
+    results, count = _run(_strategy(num_replicas), replica)
+    return {"results": results, "collectives": count}
+
+
+def sparse_sums(num_replicas: int) -> dict[str, Any]:
+    """A sparse gradient, a dense one, and one that is missing."""
+
+    def replica() -> list[Any]:
+        own = replica_id()
+        slices = tf.IndexedSlices(tf.fill((own + 1, 2), float(own + 1)), tf.range(own + 1), tf.constant([4, 2]))
+        summed = all_reduce_sum([slices, None, tf.constant(float(own))])
+        return [tf.convert_to_tensor(summed[0]), tf.constant(summed[1] is None), summed[2]]
+
+    results, count = _run(_strategy(num_replicas), replica)
+    return {"results": results, "collectives": count}
+
+
+def riders(num_replicas: int, dtype: str, many: int) -> dict[str, Any]:
+    """Sums of thirds, of `many` more, and of what is neither float32 nor dense, that travel with a gradient."""
+
+    def replica() -> Any:
+        own = tf.cast(replica_id() + 1, tf.float32)
+        exact = [own / 3, None, tf.fill([many], own / 7), tf.cast(own, tf.float64), tf.fill([0, 2], own)]
+        sums, gradients = sum_with_riders(exact, [tf.cast(tf.fill([4], own / 4), dtype)])
+        return [tf.zeros([]) if each is None else each for each in sums], gradients, tf.constant(sums[1] is None)
+
+    results, count = _run(_strategy(num_replicas), replica)
+    return {"results": results, "collectives": count}
+
+
+def lanes(num_replicas: int, in_flight: int) -> dict[str, Any]:
+    """Sums of seven packs and the gradient of their squares, and how many orders the collectives of a replica have."""
+    strategy = _strategy(num_replicas)
+    set_communication_options(strategy, None, Packing(bytes_per_pack=8, in_flight=in_flight))
+
+    def replica() -> Any:
+        own = tf.constant(float(replica_id() + 1))
+        with tf.GradientTape() as tape:
+            tape.watch(own)
+            sums = all_reduce_sum([tf.fill([2], own * index) for index in range(7)])
+            total = tf.add_n([tf.reduce_sum(tf.square(each)) for each in sums])
+        return sums, tape.gradient(total, own)
+
+    function = tf.function(lambda: strategy.run(replica))
+    sums, gradients = function()
+    graph = function.get_concrete_function().graph
+    collectives = [op for op in graph.get_operations() if op.type.startswith("CollectiveReduce")]
+    tokens = {each.name for op in collectives for each in op.inputs if each.dtype == tf.resource}
+    local = strategy.experimental_local_results
+    return {
+        "sums": [local(each)[0].numpy() for each in sums],
+        "gradient": float(local(gradients)[0]),
+        "orders": len(tokens) // num_replicas,
+    }
+
+
+def means(counts: tuple[int, ...]) -> list[float]:
+    """`global_mean` of replicas with `counts` rows each, whose values are their replica's id."""
+
+    def replica() -> tf.Tensor:
+        own = replica_id()
+        rows = tf.fill((counts[own],), float(own))
+        return global_mean(tf.reduce_mean(rows), counts[own])
+
+    results, _ = _run(_strategy(len(counts)), replica)
+    return [float(result) for result in results]
+
+
+def gathered(num_replicas: int, rows: int) -> dict[str, Any]:
+    """`gather_rows` of a batch, and the gradient of the sum of its squares."""
+    x = np.random.default_rng(0).normal(size=(rows, 2)).astype("float32")
+    cuts = [rows * i // num_replicas for i in range(num_replicas + 1)]
+
+    def replica() -> Any:
+        own = replica_id()
+        part = tf.constant(x[cuts[own] : cuts[own + 1]])
+        share = make_share(*(tf.constant(number, tf.int64) for number in (len(part), rows, cuts[own])))
+        with tf.GradientTape() as tape:
+            tape.watch(part)
+            whole = gather_with_own_slope(part, share)
+            total = tf.reduce_sum(tf.square(whole))
+        return whole, tape.gradient(total, part)
+
+    results, _ = _run(_strategy(num_replicas), replica)
+    return {"x": x, "gathered": [r[0] for r in results], "gradients": [r[1] for r in results]}
+
+
+def shares(counts: tuple[int, ...]) -> list[dict[str, float]]:
+    """`agree_on_share` of replicas with `counts` rows each."""
+
+    def replica() -> dict[str, Any]:
+        share = agree_on_share(tf.constant(counts[replica_id()]))
+        return {
+            "examples": share.num_examples,
+            "all": share.global_examples,
+            "weight": tf.convert_to_tensor(share.weight),
+            "first": share.first_row,
+        }
+
+    return _run(_strategy(len(counts)), replica)[0]

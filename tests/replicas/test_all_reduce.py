@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+
+from tests.training.together import Failure, run_together
+
+CASES = "tests.replicas.cases_all_reduce"
+
+SUMS = [
+    # replicas, dtypes, collectives per replica
+    (1, ("float32", "int32"), 0),
+    (2, ("float32",), 1),
+    (3, ("float32",) * 12, 1),
+    (3, ("float16", "float32", "bfloat16"), 1),
+    (3, ("float32", "float64", "float32"), 2),
+    (3, ("float32", "int64", "float16", "int32"), 3),
+]
+MEANS = [
+    # rows of each replica, whose values are its number; their mean
+    ((4,), 0.0),
+    ((1, 1), 0.5),
+    ((1, 3), 0.75),
+    ((2, 0, 6), 1.5),
+    ((0, 5, 0), 1.0),
+    ((0, 0), np.nan),
+]
+GATHERED_ROWS = (1, 2, 5)
+IN_FLIGHT = (1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def results():
+    by_replicas = {1: [], 2: [], 3: [(f"{CASES}:sparse_sums", (3,))]}
+    for num_replicas, dtypes, _ in SUMS:
+        by_replicas[num_replicas].append((f"{CASES}:sums", (num_replicas, dtypes)))
+    for counts, _ in MEANS:
+        by_replicas[len(counts)].append((f"{CASES}:means", (counts,)))
+    for rows in GATHERED_ROWS:
+        by_replicas[3].append((f"{CASES}:gathered", (3, rows)))
+    # Last: it changes how the strategy of its process sends.
+    by_replicas[2] += [(f"{CASES}:lanes", (2, in_flight)) for in_flight in IN_FLIGHT]
+    by_replicas[3].append((f"{CASES}:shares", ((3, 0, 5),)))
+    found = {}
+    for calls in by_replicas.values():
+        found |= run_together(calls)
+    return found
+
+
+def result_of(results, function, *args):
+    result = results[(f"{CASES}:{function}", args)]
+    assert not isinstance(result, Failure), result
+    return result
+
+
+@pytest.mark.parametrize(("num_replicas", "dtypes", "collectives_per_replica"), SUMS)
+def test_sums_in_one_collective_per_dtype(results, num_replicas, dtypes, collectives_per_replica):
+    found = result_of(results, "sums", num_replicas, dtypes)
+    total = num_replicas * (num_replicas + 1) // 2
+    for result in found["results"]:
+        for value, dtype in zip(result, dtypes, strict=True):
+            assert value.dtype.name == dtype
+            np.testing.assert_array_equal(value.astype("float64"), np.full(value.shape, total))
+    assert found["collectives"] == collectives_per_replica * num_replicas
+
+
+def test_sparse_dense_and_missing_gradients(results):
+    found = result_of(results, "sparse_sums", 3)
+    # Row r is held by the replicas r, r + 1, ... 2, which give r + 1, r + 2, ... 3.
+    expected = np.array([[6.0, 6.0], [5.0, 5.0], [3.0, 3.0], [0.0, 0.0]])
+    for sparse, is_missing, dense in found["results"]:
+        np.testing.assert_array_equal(sparse, expected)
+        assert is_missing
+        assert dense == 3.0
+
+
+@pytest.mark.parametrize("in_flight", IN_FLIGHT)
+def test_lanes(results, in_flight):
+    found = result_of(results, "lanes", 2, in_flight)
+    # Replicas 1 and 2 add i and 2 i.
+    np.testing.assert_array_equal(found["sums"], [[3 * i] * 2 for i in range(7)])
+    # The total of replica r is 2 sum (s_i)^2 with s_i = i (r_1 + r_2); both totals have a slope in r_1.
+    assert found["gradient"] == pytest.approx(2 * sum(2 * 2 * 3 * i * i for i in range(7)))
+    assert found["orders"] == in_flight
+
+
+@pytest.mark.parametrize(("counts", "expected"), MEANS)
+def test_global_mean(results, counts, expected):
+    for found in result_of(results, "means", counts):
+        assert found == pytest.approx(expected, nan_ok=True)
+
+
+def test_replicas_agree_on_their_shares(results):
+    found = result_of(results, "shares", (3, 0, 5))
+    assert [share["first"] for share in found] == [0, 3, 3]
+    assert [share["examples"] for share in found] == [3, 0, 5]
+    assert [share["all"] for share in found] == [8, 8, 8]
+    np.testing.assert_allclose([share["weight"] for share in found], [3 / 8, 0, 5 / 8])
+
+
+@pytest.mark.parametrize("rows", GATHERED_ROWS)
+def test_gathered_rows_and_their_gradient(results, rows):
+    found = result_of(results, "gathered", 3, rows)
+    for gathered in found["gathered"]:
+        np.testing.assert_array_equal(gathered, found["x"])
+    # The sum of squares of all rows: each replica keeps the slope of its own.
+    np.testing.assert_allclose(np.concatenate(found["gradients"]), 2 * found["x"])

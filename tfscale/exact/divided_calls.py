@@ -1,0 +1,211 @@
+"""How is a step divided whose code mixes the rows of a batch?
+
+By the calls of its layers: each takes a replica's part of the rows, and all replicas get the outputs of all parts.
+What stands between the calls, such as a contrastive loss, sees all rows, and every replica computes it alike, as one
+that holds the whole batch. Slopes are those of all rows there, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.errors import ModelError
+from tfscale.exact.foreign import set_by_user
+from tfscale.exact.silence import DRAWS_FROM_STATE
+from tfscale.framework.losses import lists_of_losses
+from tfscale.framework.models import flat_layers
+from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_id
+from tfscale.replicas.own_share import part_of
+from tfscale.replicas.replica_batch import with_stand_in
+from tfscale.replicas.replica_walk import Frame, ReplicaWalk
+from tfscale.replicas.share import Share, current_share, in_share
+
+
+class DrawsBesideError(ModelError):
+    """A step on all rows draws random numbers between the calls of its layers."""
+
+
+class _Whole(threading.local):
+    """The step that this thread traces or runs on all rows."""
+
+    share: Share | None = None
+    """What this replica holds of the batch; None for any other step."""
+    inside: list[tuple[int, int]]
+    """Of the graph's operations, those of divided calls: the first, and the one after the last."""
+
+
+_WHOLE = _Whole()
+
+
+def divides_calls() -> bool:
+    """Whether the step at hand has all rows, and its layers divide them."""
+    return _WHOLE.share is not None
+
+
+@contextlib.contextmanager
+def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Share, alone: Share) -> Iterator[None]:
+    """Lets a step compute on all rows, while each call of a layer computes this replica's part.
+
+    Args:
+        model: Whose layers they are.
+        divides: Says of a layer whether that is right for it. What else is called computes all rows on every replica.
+        share: Of this replica.
+        alone: That of a replica that holds all rows.
+
+    Raises:
+        DrawsBesideError: When the step draws random numbers between the calls that every replica would draw for itself.
+    """
+    for layer in flat_layers(model):
+        own = set_by_user(layer, "call") or type(layer).call.__get__(layer)
+        layer.call = functools.update_wrapper(functools.partial(_call, own, divides(layer)), own)
+    outer, _WHOLE.share, _WHOLE.inside = _WHOLE.share, share, []
+    try:
+        first = _num_operations()
+        with in_share(alone), _keeping_losses(model):
+            yield
+        _refuse_draws(model.distribute_strategy, first)
+    finally:
+        _WHOLE.share = outer
+
+
+@contextlib.contextmanager
+def _keeping_losses(model: keras.Model) -> Iterator[None]:
+    """Lets layers keep the losses of this replica alone, while others take their turn in what gathers rows."""
+    context, lists = tf.distribute.get_replica_context(), lists_of_losses(flat_layers(model))
+
+    def merge_call(*args: Any, **kwargs: Any) -> Any:
+        kept = [list(losses) for losses in lists]
+        result = outer(*args, **kwargs)
+        for losses, own in zip(lists, kept, strict=True):
+            losses[:] = own
+        return result
+
+    outer, context.merge_call = context.merge_call, merge_call
+    try:
+        yield
+    finally:
+        context.merge_call = outer
+
+
+def _num_operations() -> int:
+    return len(tf.compat.v1.get_default_graph().get_operations())
+
+
+def _refuse_draws(strategy: tf.distribute.Strategy, first: int) -> None:
+    graph = tf.compat.v1.get_default_graph()
+    inside = {place for start, stop in _WHOLE.inside for place in range(start, stop)}
+    walk = ReplicaWalk(strategy)
+    for place, op in enumerate(graph.get_operations()):
+        if place < first or place in inside:
+            continue
+        for each in (op, *(inner for body in walk.bodies(op, Frame(graph)) for inner, *_ in walk.operations(body))):
+            if each.type in DRAWS_FROM_STATE:
+                raise DrawsBesideError(
+                    "Nor can every replica compute the step on all rows: it draws random numbers between the calls of "
+                    f"its layers ({each.name!r} of type {each.type}), which would be others on every replica. With "
+                    "keras.random and a keras.random.SeedGenerator of the model's own they are the same on all, and it "
+                    "trains as it stands."
+                )
+
+
+def sum_over_parts(slope: Any, share: Share, times: Callable[[Any, Any], Any]) -> Any:
+    """The slope of all rows at a variable, given what came back to one read of it.
+
+    Args:
+        slope: Tensor or `tf.IndexedSlices`.
+        share: In which the variable was read: a part in a divided call; all rows elsewhere, where every replica has
+            computed the same.
+        times: Multiplies a slope.
+    """
+    whole = _WHOLE.share or share
+    is_part = share.num_replicas > 1
+    factor = share.is_counted(tf.float64) if is_part else tf.constant(1 / whole.num_replicas, tf.float64)
+    with in_share(whole):
+        return all_reduce_sum([times(slope, factor)])[0]
+
+
+def _call(call: Callable[..., Any], is_divided: bool, *args: Any, **kwargs: Any) -> Any:
+    whole, share = _WHOLE.share, current_share()
+    if not is_divided or whole is None or share is None or share.num_replicas > 1:
+        return call(*args, **kwargs)
+    rows = [leaf for leaf in keras.tree.flatten((args, kwargs)) if _has_rows(leaf)]
+    if not rows:
+        return call(*args, **kwargs)
+    total = tf.shape(rows[0], out_type=tf.int64)[0]
+    part = _part(whole, total)
+    args, kwargs = keras.tree.map_structure(lambda leaf: _take(leaf, part) if _has_rows(leaf) else leaf, (args, kwargs))
+    first = _num_operations()
+    with in_share(part):
+        outputs = call(*args, **kwargs)
+        _WHOLE.inside.append((first, _num_operations()))
+        return keras.tree.map_structure(lambda leaf: _together(leaf, part) if _has_rows(leaf) else leaf, outputs)
+
+
+def _has_rows(leaf: Any) -> bool:
+    # The number of rows is open in what was gathered, and in what is made of it.
+    return isinstance(leaf, tf.Tensor) and leaf.shape.rank not in (None, 0) and leaf.shape[0] is None
+
+
+def _part(whole: Share, total: tf.Tensor) -> Share:
+    """This replica's part of so many rows, which need not be those of the batch: true and false ones together, say."""
+    replica, replicas = replica_id(), whole.num_replicas
+    start, stop = total * replica // replicas, total * (replica + 1) // replicas
+    counts = tf.cast(stop - start, tf.float32), tf.cast(total, tf.float32)
+    return whole._replace(
+        num_examples=counts[0],
+        global_examples=counts[1],
+        weight=part_of(*counts),
+        first_row=start,
+        weights_gradients=False,
+        rows_known=False,
+        logged_per_example=1.0,
+        denominators=None,
+    )
+
+
+def _take(rows: Any, part: Share) -> Any:
+    """The rows of a part, or a stand-in for none; all of them get their slopes."""
+    total = tf.shape(rows, out_type=tf.int64)[0]
+    count = tf.cast(part.num_examples, tf.int64)
+    bounds = with_stand_in(part.first_row, part.first_row + count, total)
+    same = tf.debugging.assert_equal(
+        total, tf.cast(part.global_examples, tf.int64), "Inputs of one layer have different numbers of rows."
+    )
+    with tf.control_dependencies([same] if same is not None else []):
+        rows = tf.identity(rows)
+    if not rows.dtype.is_floating:
+        return rows[bounds[0] : bounds[1]]
+
+    @tf.custom_gradient
+    def taken(whole: Any) -> Any:
+        def gradient(slope: Any) -> Any:
+            with in_share(part):
+                return all_gather(slope[:count])
+
+        return whole[bounds[0] : bounds[1]], gradient
+
+    return taken(rows)
+
+
+def _together(rows: Any, part: Share) -> Any:
+    """The rows of all parts; each gets its own slopes."""
+    counted = tf.cast(part.num_examples > 0, tf.int64)
+    own = rows[: tf.shape(rows, out_type=tf.int64)[0] * counted]
+    if not rows.dtype.is_floating:
+        return all_gather(own)
+    size = tf.shape(own, out_type=tf.int64)[0]
+    # There may be several for each row that went in.
+    first = part.first_row * size // tf.maximum(tf.cast(part.num_examples, tf.int64), 1)
+
+    @tf.custom_gradient
+    def gathered(own: Any) -> Any:
+        return all_gather(own), lambda slope: slope[first : first + size]
+
+    return gathered(own)

@@ -1,0 +1,145 @@
+"""How does each replica draw random numbers of its own?
+
+Keras keeps the state of every `SeedGenerator` as one variable with equal copies, so dropout, noise and augmentation
+draw the same numbers on every replica. Here the state stays equal on all replicas, which keeps it one value to save
+and to load, and the replica's number is mixed into each seed as it is drawn. Replica 0 draws what one replica would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.exact.divided_calls import divides_calls
+from tfscale.framework.fit import global_seed_generator, use_global_seed_generator
+from tfscale.framework.layers import generators_of_layers
+from tfscale.framework.one_trace import one_trace
+from tfscale.replicas.all_reduce import replica_id, replica_number
+from tfscale.replicas.made import made_under
+from tfscale.replicas.replica_batch import local_replicas
+from tfscale.replicas.share import num_replicas
+
+# The odd integer nearest to 2^32 / golden ratio: multiples of it stay far apart modulo 2^32 (Knuth, TAOCP 6.4).
+_STRIDE = 0x9E3779B1
+_WORD = 2**31 - 1
+
+
+def replica_seed(seed: tf.Tensor, replica: int | tf.Tensor) -> tf.Tensor:
+    """The seed of one replica's stream.
+
+    first word -> (first word + replica * stride) mod (2^31 - 1); the second word counts draws and stays.
+
+    Args:
+        seed: Integer tensor `[2]`, as `SeedGenerator.next` returns it.
+        replica: Global id of the replica, an integer or an integer tensor; 0 leaves the seed as it is.
+
+    Returns:
+        Integer tensor `[2]`, same dtype.
+    """
+    if isinstance(replica, int) and replica == 0:
+        return seed
+    offset = tf.cast(tf.math.floormod(tf.cast(replica, tf.int64) * _STRIDE, _WORD), seed.dtype)
+    mixed = tf.stack([tf.math.floormod(seed[0] + offset, tf.constant(_WORD, seed.dtype)), seed[1]])
+    return mixed if isinstance(replica, int) else tf.where(tf.equal(replica, 0), seed, mixed)
+
+
+def micro_step_seed(seed: tf.Tensor, index: Any) -> tf.Tensor:
+    """The state from which micro-step `index` of this replica draws, so that no two of all replicas draw alike.
+
+    `replica_seed` adds the replica's number to what is drawn; with N replicas this adds N * index before.
+
+    Args:
+        seed: State of a generator before the step, integer tensor `[2]`.
+        index: Number of the micro-step, an integer or an integer tensor; 0 leaves the state as it is.
+    """
+    part = tf.cast(index, tf.int64) * num_replicas()
+    first = tf.math.floormod(tf.cast(seed[0], tf.int64) + part * _STRIDE % _WORD, _WORD)
+    return tf.stack([tf.cast(first, seed.dtype), seed[1]])
+
+
+def seed_generators(strategy: tf.distribute.Strategy, model: keras.Model | None = None) -> list[Any]:
+    """What steps draw from: Keras's generators that `strategy` or `model` know, and the one without a seed."""
+    general = global_seed_generator()
+    found = [] if model is None else generators_of_layers(model)
+    found += [*made_under(strategy).seed_generators, *([] if general is None else [general])]
+    return list({id(generator): generator for generator in found}.values())
+
+
+def separate_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
+    """Those of `seed_generators` of which every replica has a copy of the state."""
+    extended = model.distribute_strategy.extended
+    found = seed_generators(model.distribute_strategy, model)
+    return [generator for generator in found if extended.variable_created_in_scope(generator.state.value)]
+
+
+def separate_random_streams(strategy: tf.distribute.Strategy, model: keras.Model | None = None) -> None:
+    """Makes every seed generator draw an independent stream on every replica, whatever holds it. Idempotent.
+
+    Args:
+        strategy: Whose replicas they are.
+        model: Whose layers may hold some that were made elsewhere.
+    """
+    for generator in seed_generators(strategy, model):
+        generator.next = functools.partial(_next_of_replica, generator)
+
+
+@contextlib.contextmanager
+def seeds_of_replicas(fn: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Lets `fn`, run on replicas, draw on each of them by itself, where Keras or TensorFlow have a seed for all.
+
+    `keras.random` without a generator keeps one for each thread, and replicas are traced by threads of their own.
+    `tf.random` gives an operation the seed of its graph and its own number there: in a loop or a function inside of
+    `fn` all replicas, and in `fn` itself all workers, would draw the same numbers after `tf.random.set_seed`.
+
+    Yields:
+        What is to be run in its place.
+    """
+    general, graph = global_seed_generator(), tf.compat.v1.get_default_graph()
+    seed = None if tf.executing_eagerly() else graph.seed
+
+    def on_replica(*args: Any, **kwargs: Any) -> Any:
+        use_global_seed_generator(general)
+        if seed is None or one_trace() is not None:
+            return fn(*args, **kwargs)
+        context, own = tf.distribute.get_replica_context(), _graph_seed(seed, replica_id())
+
+        def merge_call(*others: Any, **options: Any) -> Any:
+            # Meanwhile it is the turn of the other replicas.
+            result = type(context).merge_call(context, *others, **options)
+            graph.seed = own
+            return result
+
+        context.merge_call, graph.seed = merge_call, own
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            del context.merge_call
+
+    try:
+        yield on_replica
+    finally:
+        if seed is not None:
+            graph.seed = seed
+
+
+def draw_as_first_here(strategy: tf.distribute.Strategy) -> None:
+    """Has what is traced in this graph draw as this worker's first replica: functions in it are taken for that one."""
+    graph = tf.compat.v1.get_default_graph()
+    if graph.seed is not None:
+        graph.seed = _graph_seed(graph.seed, local_replicas(strategy).first)
+
+
+def _graph_seed(seed: int, replica: int) -> int:
+    return (seed + replica * _STRIDE) % _WORD if replica else seed
+
+
+def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:
+    seed = type(generator).next(generator, ordered)
+    # Between the calls of layers that are divided, every replica draws what one would.
+    is_alone = divides_calls() and num_replicas() == 1
+    return replica_seed(seed, replica_number()) if tf.distribute.get_replica_context() and not is_alone else seed

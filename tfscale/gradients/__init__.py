@@ -1,0 +1,1 @@
+"""How do gradients come about, travel and enter the update? Imports TensorFlow."""

@@ -1,0 +1,363 @@
+"""Where in an update are gradients reduced?
+
+Once, before anything else looks at them. Keras reduces after clipping, decay and accumulation; here the reduced
+gradients enter, and clipping, weight decay, loss scaling, EMA and the update then run on every replica alike.
+
+With gradient accumulation nothing is sent on the micro-steps. Replica i of N adds N times its part of the gradient to
+its own accumulators, and an update reduces their mean: so the accumulated gradient of the global batch is the *mean*
+of the replicas' accumulators at any time, and to make the copies equal, as in a file, is to average them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.errors import ModelError
+from tfscale.exact.divided_calls import divides_calls, sum_over_parts
+from tfscale.exact.terms import is_recording, meet_term, note_sums, noted_sums, sums_where_read
+from tfscale.framework.optimizers import (
+    clips_gradients,
+    gradient_accumulators,
+    hook_averages,
+    hook_gradients,
+    micro_step_counter,
+    scalar_variables,
+    trained_variables,
+)
+from tfscale.framework.replicas import write_locally
+from tfscale.gradients.adascale import AdaScaleSGD, OwnMoments, own_moments
+from tfscale.gradients.double_buffer import buffer_of, take_turns, takes_turns
+from tfscale.gradients.noise import note_own_gradients, note_total
+from tfscale.gradients.scope_checks import check_inside_scope
+from tfscale.gradients.sending import sum_over_replicas
+from tfscale.gradients.updaters import accumulates, innermost, updaters_of
+from tfscale.replicas.all_reduce import all_reduce_sum
+from tfscale.replicas.callers import callers
+from tfscale.replicas.graph_walk import depends_on
+from tfscale.replicas.replica_count import is_in_loop
+from tfscale.replicas.share import Share, current_share, num_replicas
+from tfscale.replicas.thread_flag import ThreadFlag
+
+_REDUCED = ThreadFlag()
+_ANSWERING = ThreadFlag()
+
+
+def gradients_reduced() -> contextlib.AbstractContextManager[None]:
+    """Says that the gradients given to `optimizer.apply` in this thread are those of the global batch already."""
+    return _REDUCED.raised()
+
+
+def _are_reduced() -> bool:
+    return _REDUCED.is_raised or tf.distribute.get_replica_context() is None
+
+
+def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
+    """Makes `optimizer.apply` reduce gradients over replicas first, and only once. Idempotent.
+
+    Args:
+        optimizer: Any Keras optimizer, `LossScaleOptimizer` included. Its state and config stay as they are.
+    """
+    inner = innermost(optimizer)
+    for updater in updaters_of(inner):
+        _reduce_before_update(updater)
+    for variable in (*scalar_variables(optimizer), *scalar_variables(inner)):
+        write_locally(variable)
+    apply = type(optimizer).apply.__get__(optimizer)
+
+    def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
+        grads, trainable_variables = list(grads), _as_list(trainable_variables)
+        share = current_share()
+        if share is not None and share.num_replicas == 1:
+            _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
+            return apply(grads, trainable_variables)
+        if _are_made_of_sums(grads):
+            _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
+            with gradients_reduced():
+                return apply(grads, trainable_variables)
+        grads = _weigh(optimizer, grads, trainable_variables)
+        if takes_turns(optimizer) and not _are_reduced():
+            take_turns(optimizer, grads, trainable_variables, functools.partial(_apply_sums, apply))
+            return None
+        if accumulates(optimizer) or updaters_of(optimizer) == [optimizer]:
+            return apply(grads, trainable_variables)
+        # One reduction for several inner optimizers. And loss scaling looks for infinities first: it must skip a step
+        # on all replicas or on none.
+        grads = _reduce_unless_reduced(optimizer, grads)
+        with gradients_reduced():
+            return apply(grads, trainable_variables)
+
+    optimizer.apply = apply_reduced
+    if optimizer is not inner and accumulates(optimizer):
+        # Here the gradients stay local until the update: the replicas agree on one number instead.
+        check_finite = type(optimizer).check_finite.__get__(optimizer)
+        optimizer.check_finite = lambda grads: _all_agree(check_finite(grads))
+
+
+def _apply_sums(apply: Callable[..., Any], sums: Sequence[Any], variables: Sequence[keras.Variable]) -> None:
+    with gradients_reduced():
+        apply(sums, variables)
+
+
+def flush_waiting(optimizer: keras.optimizers.Optimizer) -> None:
+    """Makes the update whose gradients wait for the next step, if there are any. Outside of a step, by every worker."""
+    buffer = buffer_of(optimizer)
+    if buffer is not None:
+        buffer.flush(optimizer, lambda own, sums, variables: _apply_sums(own.apply, sums, variables))
+
+
+def _reduce_before_update(updater: keras.optimizers.Optimizer) -> None:
+    hook_gradients(updater, lambda gradients: _reduce_unless_reduced(updater, gradients))
+    if accumulates(updater) and updater.use_ema:
+        hook_averages(updater, lambda action: _on_update_step(updater, action))
+    for variable in scalar_variables(updater):
+        write_locally(variable)
+
+
+def gradient_weight(optimizer: keras.optimizers.Optimizer, share: Share) -> Any:
+    """By what a replica multiplies the loss of its own rows, or the gradient of it."""
+    return share.weight * (share.num_replicas if accumulates(optimizer) else 1.0)
+
+
+def _weigh(optimizer: keras.optimizers.Optimizer, gradients: list[Any], variables: Any) -> list[Any]:
+    """A custom `train_step` gives the gradients of its replica's own loss: they are weighted here."""
+    share = current_share()
+    if share is None:
+        # Parts of a sum, of which accumulators hold the mean.
+        return [_times(each, num_replicas()) for each in gradients] if accumulates(optimizer) else gradients
+    if not share.weights_gradients:
+        if is_recording():
+            _meet_gradients(optimizer, _of_global_batch(optimizer, gradients), variables, is_global=True)
+        return gradients
+    is_sum = _meet_gradients(optimizer, gradients, variables, is_global=False)
+    factor = share.num_replicas if accumulates(optimizer) else 1.0
+    weight = (share.is_counted(tf.float64) if is_sum else share.weight) * factor
+    weighted = [_times(gradient, weight) for gradient in gradients]
+    note_own_gradients(optimizer, weighted, share)
+    return weighted
+
+
+def _of_global_batch(optimizer: keras.optimizers.Optimizer, gradients: list[Any]) -> list[Any]:
+    """What Keras's own step gives to an optimizer is weighted, and reduced already unless it is accumulated first."""
+    if _are_reduced():
+        return gradients
+    sums = all_reduce_sum(gradients)
+    return (
+        [_times(each, tf.constant(1 / num_replicas(), tf.float64)) for each in sums] if accumulates(optimizer) else sums
+    )
+
+
+def _times(gradient: Any, weight: tf.Tensor) -> Any:
+    if gradient is None:
+        return None
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(_times(gradient.values, weight), gradient.indices, gradient.dense_shape)
+    return tf.math.multiply_no_nan(gradient, tf.cast(weight, gradient.dtype))
+
+
+def _meet_gradients(optimizer: Any, gradients: list[Any], variables: Any, *, is_global: bool) -> bool:
+    named = trained_variables(innermost(optimizer)) if variables is None else variables
+    names = [getattr(variable, "path", None) or variable.name for variable in named or ()]
+    label = f"optimizer {optimizer.name!r}"
+    return meet_term("gradients", optimizer, label, gradients, names or [label] * len(gradients), is_global=is_global)
+
+
+def _as_list(variables: Any) -> Any:
+    return variables if variables is None else list(variables)
+
+
+def sum_gradients(gradients: Any) -> Any:
+    """The gradients of the whole global batch, inside of a step of one's own; equal on all replicas.
+
+    For code between tape and optimizer that is not linear: clipping by a global norm, norms that are logged, gradient
+    surgery, centralisation, sharpness-aware steps. With g_i the gradient of the mean over the n_i examples of replica
+    i it returns `sum_i(n_i / n * g_i)`, which is what the tape gives on one device. An optimizer that gets this, or
+    what was made of it, adds nothing up again. A checked step that needs it and does not say so gets the same, with a
+    collective for each variable.
+
+    Args:
+        gradients: Nested structure of tensors, `tf.IndexedSlices` or None.
+
+    Returns:
+        The same structure; `gradients` itself on one replica and outside of a step.
+
+    Example:
+        >>> import keras, numpy as np, tensorflow as tf, tfscale
+        >>> tfscale.simulate_replicas(2)
+        >>> dp = tfscale.DataParallel(global_batch=3)
+        >>> class Clipped(keras.Sequential):
+        ...     def train_step(self, rows):
+        ...         with tf.GradientTape() as tape:
+        ...             loss = tf.reduce_mean(self(rows))
+        ...         gradients = tfscale.sum_gradients(tape.gradient(loss, self.trainable_variables))
+        ...         gradients, norm = tf.clip_by_global_norm(gradients, 1.0)
+        ...         self.optimizer.apply(gradients, self.trainable_variables)
+        ...         return {"norm": norm}
+        >>> with dp.scope():
+        ...     model = dp.prepare(Clipped([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)]))
+        ...     model.compile("sgd")
+        >>> history = model.fit(np.array([[1.0], [2.0], [6.0]]), batch_size=3, verbose=0).history
+        >>> round(float(history["norm"][0]), 3)  # as of the mean of [1, 2, 6] on one device
+        3.0
+    """
+    share = current_share()
+    if sums_where_read():
+        return gradients
+    flat: list[Any] = tf.nest.flatten(gradients)
+    is_sum = meet_term("gradients", sum_gradients, "tfscale.sum_gradients", flat)
+    if num_replicas() == 1 or (share is None and not is_in_loop()):
+        return gradients
+    if share is not None:
+        weight = share.weight if share.weights_gradients and not is_sum else share.is_counted(tf.float64)
+        flat = [_times(gradient, weight) for gradient in flat]
+    sums = all_reduce_sum(flat)
+    note_sums(sums)
+    return tf.nest.pack_sequence_as(gradients, sums)
+
+
+def sum_of_global_batch(variable: Any, gradient: Any, share: Share) -> Any:
+    """The gradient of the whole global batch, given what came back to one read of a variable.
+
+    Args:
+        variable: That was read.
+        gradient: Tensor or `tf.IndexedSlices`.
+        share: In which it was read.
+    """
+    label = f"variable {variable.name!r}"
+    if share.num_replicas == 1 and not divides_calls():
+        meet_term("read", variable, label, [gradient])
+        return gradient
+    if divides_calls():
+        total = functools.partial(sum_over_parts, share=share, times=_times)
+    else:
+        is_sum = meet_term("read", variable, label, [gradient])
+        total = functools.partial(_sum_times, weight=share.is_counted(tf.float64) if is_sum else share.weight)
+    if isinstance(gradient, tf.IndexedSlices):
+        return total(gradient)
+    # Of a gradient's gradient, each replica's part is weighted and summed when it comes to the variable in its turn.
+    return tf.custom_gradient(lambda own: (total(own), lambda slope: slope))(gradient)
+
+
+def _sum_times(gradient: Any, weight: tf.Tensor) -> Any:
+    return all_reduce_sum([_times(gradient, weight)])[0]
+
+
+def _are_made_of_sums(gradients: list[Any]) -> bool:
+    """Whether gradients were made of what `sum_gradients` returned in this step."""
+    if sums_where_read():
+        return True
+    sums = noted_sums()
+    if not sums or _are_reduced():
+        return False
+    if tf.executing_eagerly():
+        # Without a graph nobody knows what was made of what: in such a step all of them are.
+        return True
+    present = [gradient for gradient in gradients if gradient is not None]
+    return depends_on(present, lambda op: id(op) in sums)
+
+
+def answer_all_reduce(value: Any, send: Callable[[Any], Any]) -> Any:
+    """What a replica gets back where TensorFlow would sum `value` over all of them.
+
+    An optimizer that was made in the step itself, and so was not met before it, has its gradients weighted here.
+    """
+    share = current_share()
+    if share is None or _ANSWERING.is_raised:
+        return send(value)
+    asking = callers(keras.optimizers.Optimizer, "_all_reduce_sum_gradients")
+    if share.num_replicas == 1:
+        # The way back through a collective of a divided call is taken outside of it.
+        return send(value) if divides_calls() and not asking else value
+    if not asking:
+        return send(value)
+    optimizer = asking[0]
+    if clips_gradients(optimizer) or accumulates(optimizer):
+        raise ModelError(
+            "An optimizer that clips or accumulates gradients must exist before the step in which it is used.\n"
+            f"Received: {optimizer.name!r}, made inside of it or outside of the strategy's scope. Make it under "
+            "`with dp.scope():`, before `fit`."
+        )
+    check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
+    gradients = list(value)
+    # The sums are asked for on the optimizer's behalf, too.
+    with _ANSWERING.raised():
+        return all_reduce_sum(_weigh(optimizer, gradients, [optimizer] * len(gradients)))
+
+
+def reduce_together(
+    optimizer: keras.optimizers.Optimizer, gradients: Sequence[Any], others: Sequence[Any], *, scale: Any
+) -> tuple[list[Any], list[Any]]:
+    """Sums gradients and whatever else over all replicas in one collective; what AdaScale measures travels along.
+
+    Args:
+        optimizer: The one that will apply the gradients.
+        gradients: Those of this replica, weighted by its share.
+        others: Tensors to be summed too.
+        scale: What the gradients are multiplied by, against underflow.
+
+    Returns:
+        The sums of the gradients, and of the others.
+    """
+    updater, share = innermost(optimizer), current_share()
+    if is_recording():
+        sums = all_reduce_sum([*gradients, *others])
+        return sums[: len(gradients)], sums[len(gradients) :]
+    if share is None or share.num_replicas == 1 or not (isinstance(updater, AdaScaleSGD) and updater.built):
+        sums, rest = sum_over_replicas(updater, gradients, others, scale)
+        note_total(updater, sums, scale)
+        return sums, rest
+    sums, (squares, replicas, *rest) = sum_over_replicas(
+        updater, gradients, [*own_moments(gradients, share), *others], scale
+    )
+    updater.observe(OwnMoments(squares, replicas), sums, share.global_examples, scale)
+    note_total(updater, sums, scale)
+    return sums, rest
+
+
+def _reduce_unless_reduced(optimizer: keras.optimizers.Optimizer, gradients: list[Any]) -> list[Any]:
+    if _are_reduced():
+        return gradients
+    # In a `LossScaleOptimizer` the gradients are still scaled; its inner one, and any other, has unscaled them.
+    is_scaled = optimizer is not innermost(optimizer)
+    reduced, _ = reduce_together(optimizer, gradients, [], scale=optimizer.scale_loss(1.0) if is_scaled else 1.0)
+    if not accumulates(optimizer):
+        return reduced
+    return [gradient if gradient is None else gradient / num_replicas() for gradient in reduced]
+
+
+def _on_update_step(optimizer: keras.optimizers.Optimizer, action: Callable[[], None]) -> None:
+    """Runs `action` in the last micro-step of an update, or at once outside of a step, as at the end of `fit`."""
+    if tf.executing_eagerly() and current_share() is None:
+        action()
+        return
+
+    def run() -> tf.Tensor:
+        action()
+        return tf.constant(0)
+
+    steps = optimizer.gradient_accumulation_steps
+    is_update = tf.equal((tf.convert_to_tensor(micro_step_counter(optimizer).value) + 1) % steps, 0)
+    tf.cond(is_update, run, lambda: tf.constant(0))
+
+
+def _all_agree(finite: tf.Tensor) -> tf.Tensor:
+    if tf.distribute.get_replica_context() is None:
+        return finite
+    (failures,) = all_reduce_sum([tf.cast(tf.logical_not(finite), tf.float32)])
+    return tf.equal(failures, 0)
+
+
+def average_accumulators(optimizer: keras.optimizers.Optimizer) -> None:
+    """Makes the copies of the accumulated gradients equal, so that a file holds those of the global batch.
+
+    To be called by every replica. Costs one reduction of the size of the gradients.
+    """
+    accumulators = gradient_accumulators(innermost(optimizer))
+    totals = all_reduce_sum([tf.convert_to_tensor(variable.value) for variable in accumulators])
+    for variable, total in zip(accumulators, totals, strict=True):
+        variable.assign(total / num_replicas())

@@ -1,0 +1,1 @@
+"""Which replicas are there, and how do they tell each other anything? Imports TensorFlow."""

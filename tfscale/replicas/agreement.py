@@ -1,0 +1,112 @@
+"""What do the other workers have, and what do all do alike when each would choose for itself?"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.replicas.all_reduce import all_gather, replica_id
+from tfscale.replicas.replica_batch import local_replicas
+
+
+def gather_from_workers(strategy: tf.distribute.Strategy, own: tf.Tensor) -> list[Any]:
+    """What each worker has, by rank, in one collective; to be called by every worker.
+
+    Args:
+        strategy: Of the job.
+        own: This worker's: a number, or numbers `[count]`, of the same dtype and shape on all workers.
+    """
+    return gathering_from_workers(strategy, tf.TensorSpec(own.shape, own.dtype))(own)
+
+
+def gather_number(strategy: tf.distribute.Strategy, number: int) -> list[int]:
+    """Each worker's number, by rank, in one collective that is traced once; to be called by every worker."""
+    replicas = local_replicas(strategy)
+    if replicas.here == replicas.total:
+        return [number]
+    if strategy not in _NUMBERS:
+        _NUMBERS[strategy] = gathering_from_workers(strategy, tf.TensorSpec((), tf.int64))
+    return _NUMBERS[strategy](tf.constant(number, tf.int64))
+
+
+_NUMBERS: weakref.WeakKeyDictionary[Any, Callable[[tf.Tensor], list[int]]] = weakref.WeakKeyDictionary()
+
+
+def gathering_from_workers(strategy: tf.distribute.Strategy, spec: tf.TensorSpec) -> Callable[[tf.Tensor], list[Any]]:
+    """`gather_from_workers` for values of one kind, traced once however often it is called."""
+    # One trace each: TensorFlow would warn of a function that is "retraced" after five of them.
+    gather = tf.function(
+        # A copy on the device of the replica: what comes from outside has none.
+        lambda own: strategy.run(lambda: all_gather(tf.identity(own)[tf.newaxis])),
+        autograph=False,
+    ).get_concrete_function(spec)
+
+    def gathered(own: tf.Tensor) -> list[Any]:
+        everyone = strategy.experimental_local_results(gather(own))[0].numpy().tolist()
+        # Each replica of a worker sends the same.
+        return everyone[:: local_replicas(strategy).here]
+
+    return gathered
+
+
+def least_of_workers(strategy: tf.distribute.Strategy, number: int) -> int:
+    """The least of the workers' numbers; to be called by every worker.
+
+    Args:
+        strategy: Of the job.
+        number: This worker's.
+    """
+    replicas = local_replicas(strategy)
+    if replicas.here == replicas.total:
+        return number
+    return min(gather_from_workers(strategy, tf.constant(number, tf.int64)))
+
+
+def agree_with_chief(strategy: tf.distribute.Strategy, numbers: list[int]) -> list[int]:
+    """What the chief has found, for all workers; to be called by every worker with as many numbers."""
+    replicas = local_replicas(strategy)
+    if replicas.here == replicas.total or not numbers:
+        return numbers
+    found: list[int] = gather_from_workers(strategy, tf.constant(numbers, tf.int64))[0]
+    return found
+
+
+def first_of_workers(strategy: tf.distribute.Strategy, message: str) -> str:
+    """The first text that is not empty, by rank, for all workers; to be called by every worker."""
+    replicas = local_replicas(strategy)
+    if replicas.here == replicas.total:
+        return message
+    own = list(message.encode())[:_LONGEST_MESSAGE]
+    # As a rule nobody has anything to say: the lengths alone are 8 bytes from each, texts 32,000.
+    longest = max(gather_from_workers(strategy, tf.constant(len(own), tf.int64)))
+    if not longest:
+        return ""
+    padded = tf.constant([*own, *[0] * (longest - len(own))], tf.int64)
+    texts = [bytes(number for number in text if number) for text in gather_from_workers(strategy, padded)]
+    return next((text.decode(errors="replace") for text in texts if text), "")
+
+
+_LONGEST_MESSAGE = 4000
+
+
+def gather_rows_of_workers(strategy: tf.distribute.Strategy, rows: Any) -> Any:
+    """The rows of all workers, in order of rank; `rows` themselves where there is one. Numbers only.
+
+    Args:
+        strategy: Of the job.
+        rows: Structure of tensors `[rows, ...]`; any number of rows, but at least one.
+    """
+    replicas = local_replicas(strategy)
+    if replicas.here == replicas.total:
+        return rows
+
+    def gather() -> list[Any]:
+        # Each replica of a worker has the worker's rows: all but the first send none.
+        is_first = replica_id() == replicas.first
+        return [all_gather(tf.identity(leaf) if is_first else leaf[:0]) for leaf in tf.nest.flatten(rows)]
+
+    everyone: Any = tf.function(lambda: strategy.run(gather), autograph=False).get_concrete_function()()
+    return tf.nest.pack_sequence_as(rows, [strategy.experimental_local_results(each)[0] for each in everyone])

@@ -1,0 +1,236 @@
+"""How are tensors summed over all replicas, in as few collectives as possible?
+
+The building blocks of the exact step, usable in a custom training loop as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfscale.framework.collectives import all_reduce_lanes
+from tfscale.framework.one_trace import NotAlikeError, one_trace
+from tfscale.replicas.own_functions import is_in_function_of_step, refuse_to_send_from_function
+from tfscale.replicas.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
+from tfscale.replicas.progress import current_progress
+from tfscale.replicas.replica_walk import mark_equal
+from tfscale.replicas.share import is_in_eager_step, num_replicas
+from tfscale.replicas.sparse import merge_equal_rows
+from tfscale.replicas.thread_flag import ThreadFlag
+from tfscale.replicas.xla import refuse_collectives_inside_xla
+
+
+class _Settings(NamedTuple):
+    """How the replicas of one strategy communicate."""
+
+    options: Any = None
+    packing: Packing = Packing(bytes_per_pack=0)
+    lanes: Sequence[Callable[[list[Any], Any], list[Any]]] = ()
+
+
+_SETTINGS: weakref.WeakKeyDictionary[Any, _Settings] = weakref.WeakKeyDictionary()
+
+
+def set_communication_options(strategy: tf.distribute.Strategy, options: Any, packing: Packing) -> None:
+    """Remembers how the replicas of `strategy` communicate; TensorFlow takes much of it only per call.
+
+    Args:
+        strategy: Of several replicas, or of one, which sends nothing.
+        options: `tf.distribute.experimental.CommunicationOptions`, or None.
+        packing: What travels together, and how many packs at a time.
+    """
+    lanes = all_reduce_lanes(strategy, packing.in_flight) if packing.in_flight > 1 else ()
+    _SETTINGS[strategy] = _Settings(options, packing, lanes)
+
+
+_READY = ThreadFlag()
+
+
+def all_are_ready() -> contextlib.AbstractContextManager[None]:
+    """Says that what this thread sums meanwhile waits for nothing: it may travel in large packs."""
+    return _READY.raised()
+
+
+def replica_id() -> int:
+    """Index of the replica in whose context this is called, among all replicas of the job; known while tracing."""
+    if one_trace() is not None:
+        raise NotAlikeError("it asks for the number of its replica")
+    return int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+
+
+def replica_number() -> int | tf.Tensor:
+    """As `replica_id`; a tensor where the step is traced for several replicas at once."""
+    if one_trace() is None:
+        return replica_id()
+    number: tf.Tensor = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return number
+
+
+def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
+    """Sums each tensor over all replicas, all of them in one collective, or in the strategy's packs.
+
+    To be called by every replica, inside `strategy.run`, with the same number of tensors of the same shapes.
+    Floating-point tensors narrower than 32 bits are summed in float32. float64 and integer tensors take one more
+    collective per dtype, and each sparse gradient (`tf.IndexedSlices`) takes three: it is gathered, and its rows are
+    summed only where they are the same for every batch.
+
+    Args:
+        tensors: Tensors of any shape, `tf.IndexedSlices` or None.
+
+    Returns:
+        The sums in the same order and dtypes; None where None was given.
+
+    Example:
+        >>> import tensorflow as tf, tfscale
+        >>> from tfscale.replicas.all_reduce import all_reduce_sum
+        >>> strategy = tfscale.make_strategy(devices=1)
+        >>> total, = strategy.run(lambda: all_reduce_sum([tf.constant(3.0)]))
+        >>> float(total)
+        3.0
+    """
+    if num_replicas() == 1:
+        return list(tensors)
+    summed = sum_as_they_are([None if tensor is None else widened(tensor) for tensor in tensors])
+    return [
+        None if tensor is None else _cast(value, tensor.dtype) for tensor, value in zip(tensors, summed, strict=True)
+    ]
+
+
+def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
+    """As `all_reduce_sum`, each tensor in its own dtype, however narrow: the sum is rounded to that at every hop."""
+    context = tf.distribute.get_replica_context()
+    if num_replicas() == 1 or all(tensor is None for tensor in tensors):
+        return list(tensors)
+    _refuse_to_send_here()
+    settings = _SETTINGS.get(context.strategy, _Settings())
+    results: list[Any] = list(tensors)
+    progress = current_progress()
+    if progress is not None:
+        progress.arrive(results)
+    for indices in _by_dtype(tensors).values():
+        total_bytes = sum(size_bytes(tensors[index]) for index in indices)
+        bytes_per_pack = settings.packing.pack_size(total_bytes, are_ready=_READY.is_raised)
+        if bytes_per_pack:
+            indices = [indices[position] for position in finishing_order([tensors[index] for index in indices])]
+        pieces = [cut(tensors[index], bytes_per_pack) for index in indices]
+        received = iter(_sum_in_packs(list(itertools.chain(*pieces)), bytes_per_pack, settings))
+        for index, parts in zip(indices, pieces, strict=True):
+            whole = put_together([next(received) for _ in parts], tensors[index])
+            results[index] = merge_equal_rows(whole, tensors[index])
+    if progress is not None:
+        progress.leave(results)
+    mark_equal(results)
+    return results
+
+
+def _refuse_to_send_here() -> None:
+    refuse_collectives_inside_xla()
+    refuse_to_send_from_function(is_in_eager_step())
+
+
+def _sum_in_packs(tensors: Sequence[Any], bytes_per_pack: int, settings: _Settings) -> list[Any]:
+    """Sums tensors of one dtype. TensorFlow starts the collectives of a lane one by one, as they are traced."""
+    context = tf.distribute.get_replica_context()
+    packs = divide_into_packs([size_bytes(tensor) for tensor in tensors], bytes_per_pack)
+    # Eager replicas run one after the other, and send in the old way.
+    lanes = settings.lanes if len(packs) > 1 and not tf.executing_eagerly() else ()
+    sums: list[Any] = []
+    for index, positions in enumerate(packs):
+        pack = [tensors[position] for position in positions]
+        if lanes:
+            sums += _sum_in_lane(lanes[index % len(lanes)], pack, settings.options)
+        else:
+            sums += context.all_reduce(tf.distribute.ReduceOp.SUM, pack, settings.options)
+    return sums
+
+
+def _sum_in_lane(lane: Callable[[list[Any], Any], list[Any]], pack: list[Any], options: Any) -> list[Any]:
+    if any(isinstance(tensor, tf.IndexedSlices) for tensor in pack):
+        return lane(pack, options)
+
+    @tf.custom_gradient
+    def summed(*tensors: Any) -> tuple[list[Any], Callable[..., list[Any]]]:
+        # As TensorFlow's own: the gradient of a sum over replicas is the sum of their gradients.
+        return lane(list(tensors), options), lambda *gradients: sum_as_they_are(gradients)
+
+    return list(summed(*pack))
+
+
+def _by_dtype(tensors: Sequence[Any]) -> dict[tf.DType, list[int]]:
+    """Groups positions by dtype; one collective carries one dtype."""
+    groups: dict[tf.DType, list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        if tensor is not None:
+            groups.setdefault(tensor.dtype, []).append(index)
+    return groups
+
+
+def widened(tensor: Any) -> Any:
+    """The tensor, in float32 if its own floating-point numbers are narrower."""
+    return _cast(tensor, tf.float32 if tensor.dtype.is_floating and tensor.dtype.size < 4 else tensor.dtype)
+
+
+def _cast(value: Any, dtype: tf.DType) -> Any:
+    return value if value.dtype == dtype else tf.cast(value, dtype)
+
+
+def all_gather(rows: tf.Tensor) -> tf.Tensor:
+    """The rows of all replicas, in the order of the replicas.
+
+    Args:
+        rows: Tensor `[n_i, ...]`; the number of rows may differ between replicas, and be 0.
+
+    Returns:
+        Tensor `[sum of n_i, ...]`, equal on all replicas.
+    """
+    context = tf.distribute.get_replica_context()
+    if num_replicas() == 1:
+        return rows
+    _refuse_to_send_here()
+    # Collectives carry numbers only, and none of bfloat16.
+    wire = tf.cast(rows, tf.int32) if rows.dtype == tf.bool else widened(rows)
+    progress = current_progress()
+    if progress is not None:
+        progress.arrive([wire])
+    gather = _gather_by_sum if is_in_function_of_step() else functools.partial(context.all_gather, axis=0)
+    gathered = tf.cast(gather(wire), rows.dtype)
+    # TensorFlow knows the rank alone. In eager mode there is nothing to be told.
+    gathered.set_shape([None, *rows.shape[1:]])
+    if progress is not None:
+        progress.leave([gathered])
+    mark_equal(gathered)
+    return gathered
+
+
+def _gather_by_sum(rows: tf.Tensor) -> tf.Tensor:
+    """As `all_gather`, but every replica may be in a function of its own: TensorFlow's own gather has them meet."""
+    replica, own = replica_id(), tf.shape(rows, out_type=tf.int64)[0]
+    (counts,) = all_reduce_sum([tf.one_hot(replica, num_replicas(), dtype=tf.int64) * own])
+    first, total = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
+    around = [[first, total - first - own], *([0, 0] for _ in rows.shape[1:])]
+    return all_reduce_sum([tf.pad(rows, tf.cast(tf.stack(around), tf.int64))])[0]
+
+
+def global_mean(local_mean: tf.Tensor, num_examples: Any) -> tf.Tensor:
+    """The mean over the examples of all replicas, from each replica's own mean.
+
+    sum_i(n_i * m_i) / sum_i(n_i), where replica i holds n_i examples with mean m_i. A replica without examples
+    contributes nothing, even if its mean is NaN. The gradient of the result is not defined: reduce gradients instead.
+
+    Args:
+        local_mean: This replica's mean, a float tensor of any shape.
+        num_examples: n_i, an integer or float scalar.
+
+    Returns:
+        The mean over all replicas, same shape and dtype; NaN when no replica has an example.
+    """
+    count = tf.cast(num_examples, local_mean.dtype)
+    total = tf.where(count > 0, local_mean * count, tf.zeros_like(local_mean))
+    summed, examples = all_reduce_sum([total, count])
+    return summed / examples

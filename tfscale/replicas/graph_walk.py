@@ -1,0 +1,85 @@
+"""What does a tensor of a graph depend on?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.framework.graphs import captured_from_outside
+
+# What these say of a tensor depends on its shape alone.
+_SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
+# A variable is the same on all replicas. Whatever else has a state may be anything: an iterator, a random number.
+_VARIABLES = frozenset(("ReadVariableOp", "VarHandleOp"))
+# Only shape or type of their first input is another one in what they make.
+_SAME_VALUES = frozenset(("Cast", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"))
+
+
+def depends_on(tensors: Any, is_source: Callable[[Any], bool]) -> bool:
+    """Whether any of `tensors` was made of what an operation made of which `is_source` holds."""
+    return any(is_source(op) for op in _operations_behind(tensors, through_shapes=True))
+
+
+def depends_on_batch(tensor: tf.Tensor) -> bool:
+    """Whether the values of a tensor of a graph may depend on the examples.
+
+    False only where they are known to be the same for every batch of one shape: positions, but not tokens.
+    """
+    return any(
+        op.type == "Placeholder" or (op.op_def.is_stateful and op.type not in _VARIABLES)
+        for op in _operations_behind(tensor, through_shapes=False)
+    )
+
+
+def is_made_by(tensor: tf.Tensor, kinds: Mapping[str, int]) -> bool:
+    """Whether a tensor of a graph is an output of an operation of one of `kinds`, at most in another shape.
+
+    Args:
+        tensor: Of a graph, or any other, of which nothing is known.
+        kinds: The place of the output, by the type of the operation.
+    """
+    while tf.is_symbolic_tensor(tensor):
+        if tensor.op.type in kinds:
+            return bool(tensor.value_index == kinds[tensor.op.type])
+        outside = captured_from_outside(tensor.op.graph)
+        if tensor.op.name in outside:
+            tensor = outside[tensor.op.name]
+        elif tensor.op.type in _SAME_VALUES:
+            tensor = tensor.op.inputs[0]
+        elif _counts_from_the_end(tensor.op):
+            tensor = tensor.op.inputs[2]
+        else:
+            return False
+    return False
+
+
+def _counts_from_the_end(op: Any) -> bool:
+    """Whether it is `where(index < 0, index + count, index)`, as in all lookups of Keras: others stay others."""
+    if op.type != "SelectV2" or op.inputs[0].op.type != "Less":
+        return False
+    index = op.inputs[2]
+    return op.inputs[0].op.inputs[0] is index and any(each is index for each in op.inputs[1].op.inputs)
+
+
+def _operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:
+    """All operations by which tensors were made, in their graph and in those around it."""
+    left = [leaf.op for leaf in tf.nest.flatten(tensors, expand_composites=True) if tf.is_tensor(leaf)]
+    seen = set(map(id, left))
+    captured: dict[int, dict[str, Any]] = {}
+    while left:
+        op = left.pop()
+        if id(op.graph) not in captured:
+            captured[id(op.graph)] = captured_from_outside(op.graph)
+        outside = captured[id(op.graph)]
+        if op.name in outside:
+            # A stand-in for a tensor of the graph around this one, or for something that is there already.
+            behind = [outside[op.name]] if tf.is_symbolic_tensor(outside[op.name]) else []
+        else:
+            yield op
+            behind = list(op.inputs) if through_shapes or op.type not in _SHAPES else []
+        for each in behind:
+            if id(each.op) not in seen:
+                seen.add(id(each.op))
+                left.append(each.op)

@@ -1,0 +1,75 @@
+"""Which optimizers, metrics and generators of random numbers were made under the scope of a strategy?
+
+Whatever holds them: they are noted when they make their first variable.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.replicas.callers import callers
+
+
+class Made:
+    """What was made under the scope of one strategy, as long as it is in use, in the order of its making."""
+
+    def __init__(self) -> None:
+        self._optimizers: list[weakref.ref[keras.optimizers.Optimizer]] = []
+        self._metrics: list[weakref.ref[keras.metrics.Metric]] = []
+        self._seed_generators: list[weakref.ref[keras.random.SeedGenerator]] = []
+        self._variables: list[weakref.ref[Any]] = []
+
+    def note(self, variable: Any = None) -> None:
+        """To be called when a variable is made: notes for whom, and the variable itself if it is there."""
+        if variable is not None:
+            self._variables.append(weakref.ref(variable))
+        for optimizer in callers(keras.optimizers.Optimizer)[:1]:
+            _add(self._optimizers, optimizer)
+        for metric in callers(keras.metrics.Metric)[:1]:
+            _add(self._metrics, metric)
+        for generator in callers(keras.random.SeedGenerator)[:1]:
+            _add(self._seed_generators, generator)
+
+    @property
+    def variables(self) -> list[Any]:
+        """TensorFlow's variables of all replicas."""
+        self._variables = [each for each in self._variables if each() is not None]
+        return [variable for variable in (each() for each in self._variables) if variable is not None]
+
+    @property
+    def optimizers(self) -> list[keras.optimizers.Optimizer]:
+        """All but those inside of another, such as a `LossScaleOptimizer`."""
+        found = [optimizer for optimizer in (each() for each in self._optimizers) if optimizer is not None]
+        inner: set[int] = set()
+        for optimizer in found:
+            held = [getattr(optimizer, "inner_optimizer", None), *getattr(optimizer, "optimizers", ())]
+            inner.update(map(id, held))
+        return [optimizer for optimizer in found if id(optimizer) not in inner]
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """All of them."""
+        return [metric for metric in (each() for each in self._metrics) if metric is not None]
+
+    @property
+    def seed_generators(self) -> list[keras.random.SeedGenerator]:
+        """All of them."""
+        return [generator for generator in (each() for each in self._seed_generators) if generator is not None]
+
+
+def _add(references: list[weakref.ref[Any]], one: Any) -> None:
+    if not any(each() is one for each in reversed(references)):
+        # What is gone is forgotten.
+        references[:] = [*(each for each in references if each() is not None), weakref.ref(one)]
+
+
+_MADE: weakref.WeakKeyDictionary[tf.distribute.Strategy, Made] = weakref.WeakKeyDictionary()
+
+
+def made_under(strategy: tf.distribute.Strategy) -> Made:
+    """What was made under the scope of `strategy` since it was adopted."""
+    return _MADE.setdefault(strategy, Made())

@@ -1,0 +1,216 @@
+"""How many replicas are there, to a script that divides what it computes by their number?
+
+A script written for `tf.distribute` asks its strategy, and divides the mean over a replica's rows by the answer: losses
+are parts of a sum. That is exact where all replicas have as many rows. Two things are done about the rest:
+
+- In a step of a prepared model there is one replica, whenever the number was asked for.
+- In a function of `strategy.run`, what is divided by the number becomes replica i's part n_i / n of the sum.
+
+To Python it is the whole number that it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfscale.replicas.own_functions import traced_with_step
+from tfscale.replicas.share import is_in_step
+
+
+class LoopRows(NamedTuple):
+    """What a replica holds of the batch that a loop by hand gave to `strategy.run`."""
+
+    own: Any
+    """n_i, an integer or an integer tensor."""
+    total: Callable[[], Any]
+    """Returns n, likewise."""
+
+    def part(self, dtype: tf.DType) -> tf.Tensor:
+        """n_i / n."""
+        return tf.cast(tf.cast(self.own, tf.float64) / tf.cast(self.total(), tf.float64), dtype)
+
+    def as_numbers(self) -> tuple[int, int]:
+        """Those of an eager step."""
+        return int(self.own), int(self.total())
+
+
+class _Loop(threading.local):
+    rows: LoopRows | None = None
+
+
+_LOOP = _Loop()
+
+
+@contextlib.contextmanager
+def in_loop(rows: LoopRows | None) -> Iterator[None]:
+    """Says what this thread's replica holds, while it runs a function of a loop by hand."""
+    outer, _LOOP.rows = _LOOP.rows, rows
+    try:
+        with contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers):
+            yield
+    finally:
+        _LOOP.rows = outer
+
+
+def is_in_loop() -> bool:
+    """Whether this thread's replica runs a function of a loop by hand."""
+    return _LOOP.rows is not None and not is_in_step()
+
+
+def told(count: int) -> Any:
+    """What a script is told that asks a strategy of `count` replicas how many there are."""
+    if count == 1 or is_in_step():
+        return 1
+    return ReplicaCount(count) if _LOOP.rows is None else _CountInLoop(count, _LOOP.rows)
+
+
+def _counts_now(count: int) -> Any:
+    """`count`, as it counts where this thread is now."""
+    return int(count) if (now := told(int(count))).__class__ is ReplicaCount else now
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class ReplicaCount(int):
+    """The number of replicas: an integer, but for what it divides in a step or in a function of `strategy.run`."""
+
+    dtype = "int32"
+    """Keras takes no class of its own for a kind of numbers."""
+
+    def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> tf.Tensor:
+        return _tensor(_counts_now(self), dtype, name)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return ReplicaPart(other, int(self)) if _is_number(other) else _divided(other, _counts_now(self))
+
+    def __mul__(self, other: Any) -> Any:
+        return int(self) * other if _is_number(other) else _multiplied(other, _counts_now(self))
+
+    __rmul__ = __mul__
+
+    def __reduce__(self) -> Any:
+        # In a file, or on another machine, it is a number.
+        return int, (int(self),)
+
+
+class ReplicaPart(float):
+    """A number that was divided by the number of replicas."""
+
+    dtype = "float32"
+
+    def __new__(cls, numerator: float, count: int) -> ReplicaPart:
+        """By what `numerator` is divided, is told when it is used."""
+        part = super().__new__(cls, numerator / count)
+        part._given = numerator, count
+        return part
+
+    _given: tuple[float, int]
+
+    def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> tf.Tensor:
+        numerator, count = self._given
+        dtype = tf.as_dtype(dtype or tf.float32)
+        return _divided(tf.constant(numerator, dtype, name=name), _counts_now(count))
+
+    def __mul__(self, other: Any) -> Any:
+        if _is_number(other):
+            return float(self) * other
+        numerator, count = self._given
+        return _divided(other * numerator, _counts_now(count))
+
+    __rmul__ = __mul__
+
+    def __reduce__(self) -> Any:
+        return float, (float(self),)
+
+
+@functools.total_ordering
+class _CountInLoop:
+    """As `ReplicaCount`, asked for where it counts. No Python number, which TensorFlow takes without asking."""
+
+    dtype = "int32"
+
+    def __init__(self, count: int, rows: LoopRows):
+        self._count = count
+        self.rows = rows
+
+    def __index__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return str(self._count)
+
+    def __hash__(self) -> int:
+        return hash(self._count)
+
+    def __eq__(self, other: Any) -> bool:
+        return bool(self._count == other)
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self._count < other)
+
+    def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> tf.Tensor:
+        if name == "y" or (dtype is not None and not tf.as_dtype(dtype).is_floating):
+            # It is this object's turn, then: the part of a replica is no whole number, and may be of no rows.
+            raise TypeError("The number of replicas is used as an operand.")
+        return 1 / self.rows.part(tf.as_dtype(dtype or tf.float32))
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return ReplicaPart(other, self._count) if _is_number(other) else _divided(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, int) and other == self.rows.own:
+            return self.rows.total()
+        return self._count * other if _is_number(other) else _multiplied(other, self)
+
+    __rmul__ = __mul__
+
+
+def _as_integer(name: str) -> Callable[..., Any]:
+    function = getattr(operator, name)
+    return lambda self, other: function(self._count, other)
+
+
+def _as_reflected_integer(name: str) -> Callable[..., Any]:
+    function = getattr(operator, name)
+    return lambda self, other: function(other, self._count)
+
+
+for _name in ("add", "sub", "floordiv", "mod", "pow", "truediv"):
+    setattr(_CountInLoop, f"__{_name}__", _as_integer(_name))
+    if _name != "truediv":
+        setattr(_CountInLoop, f"__r{_name}__", _as_reflected_integer(_name))
+
+
+def _tensor(now: Any, dtype: Any, name: Any) -> tf.Tensor:
+    if isinstance(now, _CountInLoop):
+        return now.__tf_tensor__(dtype, name)
+    return tf.constant(now, tf.as_dtype(dtype or tf.int32), name=name)
+
+
+def _divided(value: Any, now: Any) -> Any:
+    """A replica's number over the number of replicas: its part of what one device computes."""
+    if not isinstance(now, _CountInLoop):
+        return value / now
+    value = tf.convert_to_tensor(value)
+    value = value if value.dtype.is_floating else tf.cast(value, tf.float32)
+    return tf.math.multiply_no_nan(value, now.rows.part(value.dtype))
+
+
+def _multiplied(value: Any, now: Any) -> Any:
+    if not isinstance(now, _CountInLoop):
+        return value * now
+    value = tf.convert_to_tensor(value)
+    if value.dtype.is_floating:
+        return value / now.rows.part(value.dtype)
+    # The rows of a replica, times the number of replicas, are those of the batch.
+    is_rows = tf.equal(value, tf.cast(now.rows.own, value.dtype))
+    return tf.where(is_rows, tf.cast(now.rows.total(), value.dtype), value * int(now))

@@ -1,0 +1,208 @@
+"""What may a tensor of a traced step be on another replica?
+
+Walks the graph of a step, and those of the conditions, loops and functions in it, backwards from a tensor: whatever was
+made of a replica's own rows, of numbers it drew or of its own counts may be another one elsewhere. What was sent to
+all, variables and constants are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfscale.framework.graphs import captured_from_outside, graph_of_function
+from tfscale.replicas.made import made_under
+
+LOOPS = frozenset(("While", "StatelessWhile"))
+_CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall"))
+# What each of them calls, by the names of its attributes.
+_BODIES = {
+    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
+    **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
+    **dict.fromkeys(LOOPS, ("cond", "body")),
+    **dict.fromkeys(_CALLS, ("f",)),
+}
+_COLLECTIVES = ("Collective", "NcclAllReduce")
+_HANDLES = frozenset((tf.resource, tf.variant))
+# Under these names a graph knows which of its tensors are one replica's own, and which are equal on all.
+_OWN = "tfscale_own_rows"
+_EQUAL = "tfscale_equal_on_all_replicas"
+# Whatever else has a state may be a replica's own: what comes next of an iterator, a random number.
+_READERS = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VarIsInitializedOp"))
+_DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessParameterized", "StatelessMultinomial", "StatelessShuffle")
+
+
+def mark_own(values: Any) -> None:
+    """Says that these tensors, of the rows of one replica, are others on another one. Eager ones are passed over."""
+    _mark(values, _OWN)
+
+
+def mark_equal(values: Any) -> None:
+    """Says that these tensors are equal on all replicas, whatever they were made of."""
+    _mark(values, _EQUAL)
+
+
+def _mark(values: Any, name: str) -> None:
+    for leaf in tf.nest.flatten(values, expand_composites=True):
+        if tf.is_symbolic_tensor(leaf):
+            leaf.graph.add_to_collection(name, leaf)
+
+
+class Frame(NamedTuple):
+    """A graph, and the operation of the graph around it that calls it."""
+
+    graph: Any
+    call: Any = None
+    outer: Frame | None = None
+
+
+class ReplicaWalk:
+    """Searches the graphs of one trace, inwards and outwards."""
+
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self._differing_variables = {
+            id(copy.handle)
+            for variable in made_under(strategy).variables
+            if getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ
+            for copy in strategy.experimental_local_results(variable)
+        }
+        # By what they are of, which they keep alive: its identity is not given to anything else.
+        self._frames: dict[tuple[int, str, str], Any] = {}
+        self._sends: dict[int, tuple[Any, bool]] = {}
+        self._marked: dict[tuple[int, str], tuple[Any, set[int]]] = {}
+
+    def operations(
+        self, frame: Frame, first: int = 0, decisions: Sequence[tuple[Frame, Any]] = ()
+    ) -> Iterator[tuple[Any, Frame, Sequence[tuple[Frame, Any]]]]:
+        """All operations, from one on, in the order of their making; with the frames and decisions they are in."""
+        for op in frame.graph.get_operations()[first:]:
+            yield op, frame, decisions
+            for body in self._bodies(op, frame).values():
+                more = () if op.type in _CALLS else (self.decision_of(op, frame),)
+                yield from self.operations(body, decisions=(*decisions, *more))
+
+    def bodies(self, op: Any, frame: Frame) -> list[Frame]:
+        """The conditions, loops and functions that an operation runs."""
+        return list(self._bodies(op, frame).values())
+
+    def eager_tensor(self, frame: Frame, tensor: Any) -> Any:
+        """What stands behind a handle of a variable, outside of all graphs; None where that is not known."""
+        while tf.is_symbolic_tensor(tensor):
+            if tensor.op.type != "Placeholder":
+                return None
+            if frame.outer is not None:
+                ((frame, tensor), *_) = self._outside(frame, tensor) or [(frame, None)]
+                continue
+            tensor = captured_from_outside(frame.graph).get(tensor.op.name)
+            if tf.is_symbolic_tensor(tensor):
+                frame = Frame(tensor.graph)
+        return tensor
+
+    def branchings(self, frame: Frame, first: int = 0) -> Iterator[tuple[Any, Frame]]:
+        """Every condition and loop in which something is sent, from an operation on, and the frame it is in."""
+        for op in frame.graph.get_operations()[first:]:
+            bodies = [body for body in self._bodies(op, frame).values() if self._is_sending(body)]
+            if bodies and op.type not in _CALLS:
+                yield op, frame
+            for body in bodies:
+                yield from self.branchings(body)
+
+    def decision_of(self, op: Any, frame: Frame) -> tuple[Frame, Any]:
+        """The tensor by which a condition is chosen, or a loop goes on."""
+        if op.type in LOOPS:
+            condition = self._bodies(op, frame)["cond"]
+            return condition, condition.graph.outputs[0]
+        return frame, op.inputs[0]
+
+    def may_differ(self, frame: Frame, tensor: Any) -> bool:
+        """Whether a tensor may have another value on another replica."""
+        left, seen = [(frame, tensor)], set()
+        while left:
+            frame, tensor = left.pop()
+            place = id(frame.graph), tensor.op.name, tensor.value_index
+            if place in seen:
+                continue
+            seen.add(place)
+            if self._is_marked(frame, tensor, _EQUAL):
+                continue
+            behind = None if self._is_marked(frame, tensor, _OWN) else self._behind(frame, tensor)
+            if behind is None:
+                return True
+            left += behind
+        return False
+
+    def _is_marked(self, frame: Frame, tensor: Any, name: str) -> bool:
+        key = id(frame.graph), name
+        if key not in self._marked:
+            self._marked[key] = frame.graph, set(map(id, frame.graph.get_collection(name)))
+        return id(tensor) in self._marked[key][1]
+
+    def _behind(self, frame: Frame, tensor: Any) -> list[tuple[Frame, Any]] | None:
+        """Of what a tensor is made; nothing if it is equal on all replicas, None if it is a replica's own."""
+        op = tensor.op
+        if op.type == "Placeholder":
+            return self._outside(frame, tensor)
+        if is_collective(op) or op.type in _READERS:
+            # Whose inputs are handles of variables, equal or not.
+            return [(frame, each) for each in op.inputs if each.dtype in _HANDLES]
+        bodies = self._bodies(op, frame)
+        if bodies:
+            index = tensor.value_index
+            made = [(body, body.graph.outputs[index]) for name, body in bodies.items() if name != "cond"]
+            if op.type in LOOPS:
+                made.append((frame, op.inputs[index]))
+            return made if op.type in _CALLS else [*made, self.decision_of(op, frame)]
+        if op.type == "IdentityN":
+            # Of a gradient of one's own: results beside arguments.
+            return [(frame, op.inputs[tensor.value_index])]
+        if op.op_def.is_stateful or op.type.startswith(_DRAWS):
+            return None
+        return [(frame, each) for each in op.inputs]
+
+    def _outside(self, frame: Frame, tensor: Any) -> list[tuple[Frame, Any]] | None:
+        """What stands behind a placeholder."""
+        if frame.outer is not None:
+            index = [each.op.name for each in frame.graph.inputs].index(tensor.op.name)
+            if frame.call.type not in LOOPS:
+                return [(frame.outer, frame.call.inputs[index + (frame.call.type not in _CALLS)])]
+            body = self._bodies(frame.call, frame.outer)["body"]
+            return [(frame.outer, frame.call.inputs[index]), (body, body.graph.outputs[index])]
+        captured = captured_from_outside(frame.graph)
+        if tensor.op.name not in captured:
+            # An argument of the function around `strategy.run`, or a loop variable there: of all its replicas.
+            return []
+        outside = captured[tensor.op.name]
+        if tf.is_symbolic_tensor(outside):
+            return [(Frame(outside.graph), outside)]
+        return None if id(outside) in self._differing_variables else []
+
+    def _is_sending(self, frame: Frame) -> bool:
+        if id(frame.graph) not in self._sends:
+            operations = frame.graph.get_operations()
+            sends = any(map(is_collective, operations)) or any(
+                self._is_sending(body) for op in operations for body in self._bodies(op, frame).values()
+            )
+            self._sends[id(frame.graph)] = frame.graph, sends
+        return self._sends[id(frame.graph)][1]
+
+    def _bodies(self, op: Any, frame: Frame) -> dict[str, Frame]:
+        """The functions that an operation calls, by the names or numbers of its branches."""
+        found = {}
+        for attribute in _BODIES.get(op.type, ()):
+            functions = op.get_attr(attribute)
+            for number, function in enumerate(functions if isinstance(functions, list) else [functions]):
+                name = f"{attribute}{number or ''}"
+                key = id(frame.graph), op.name, name
+                if key not in self._frames:
+                    graph = graph_of_function(frame.graph, function.name)
+                    self._frames[key] = None if graph is None else Frame(graph, op, frame)
+                if self._frames[key] is not None:
+                    found[name] = self._frames[key]
+        return found
+
+
+def is_collective(op: Any) -> bool:
+    """Whether an operation sends something to other replicas."""
+    return op.type.startswith(_COLLECTIVES)

@@ -1,0 +1,1 @@
+"""What is one call of `fit`, `evaluate` or `predict`? Imports TensorFlow."""

@@ -1,0 +1,46 @@
+"""What goes with `train_on_batch`, `test_on_batch` and `predict_on_batch`, which a loop of the user's own calls?"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfscale.cluster.place import ON_BATCH
+from tfscale.replicas.failures import failing_together
+from tfscale.replicas.one_at_a_time import one_at_a_time
+from tfscale.replicas.uncaught import begin_loop
+from tfscale.training.call.call_errors import naming_errors
+from tfscale.training.call.half_made import noting_half_made, refuse_half_made
+
+
+def guard_calls_on_batches(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+    """Has these methods of a model end with the errors that `fit` ends with.
+
+    Args:
+        model: To be prepared.
+        strategy: Of the model.
+    """
+    for name in ON_BATCH:
+        setattr(model, name, _guarded(model, strategy, name))
+
+
+def _guarded(model: keras.Model, strategy: tf.distribute.Strategy, name: str) -> Callable[..., Any]:
+    method = getattr(type(model), name).__get__(model)
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        refuse_half_made(model)
+        with (
+            one_at_a_time(strategy, name),
+            noting_half_made(),
+            failing_together(strategy, name),
+            naming_errors(model, strategy, name, None),
+        ):
+            begin_loop(strategy)
+            return method(*args, **kwargs)
+
+    return call

@@ -1,0 +1,396 @@
+"""How do `fit`, `evaluate` and `predict` run the replicas' steps?
+
+Keras asks a model for three functions of an iterator. These run every replica's step, as many steps per call as
+`steps_per_execution` says, in one `tf.function`, and return the logs of the global batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import keras
+import tensorflow as tf
+
+from tfscale.data.peeking import PeekedBatches
+from tfscale.gradients.double_buffer import at_once
+from tfscale.replicas.all_reduce import all_gather
+from tfscale.replicas.one_trace import on_parts, own_part
+from tfscale.replicas.replica_batch import (
+    LocalReplicas,
+    ReplicaBatch,
+    local_replicas,
+    own_parts,
+    unsplit_batch,
+)
+from tfscale.replicas.undisturbed import undisturbed
+from tfscale.training.call.steps_per_call import ChosenCalls
+from tfscale.training.step.own_numbers import BegunTraces, FirstTraces
+
+Logs = dict[str, Any]
+# Of what has not shown in so many calls there will be little to see.
+_LAST_LOOK = 1024
+
+
+class Look(Protocol):
+    """What looks at the batches of some calls before anything is done with them."""
+
+    def __call__(self, batch: Any) -> None:
+        """Looks at the first batch."""
+
+    def again(self, batch: Any, *, is_next: bool) -> bool:
+        """Looks at a later one; returns whether the step is to be traced anew.
+
+        Args:
+            batch: As for the first.
+            is_next: Whether nothing was run that was not looked at.
+        """
+
+
+class _Looks:
+    """When a look is due: in the first call, and in those of the powers of two after it."""
+
+    def __init__(self, look: Look | None):
+        self._look = look
+        self._calls = 0
+
+    def are_due(self) -> bool:
+        """Whether the call that begins now is to be looked at."""
+        if self._look is None:
+            return False
+        self._calls += 1
+        if self._calls > _LAST_LOOK:
+            self._look = None
+            return False
+        return self._calls.bit_count() == 1
+
+    def __call__(self, batch: Any, *, is_lone: bool = True) -> bool:
+        """Looks; returns whether the step is to be traced anew. A lone step is all of its call."""
+        if self._look is None:
+            return False
+        if self._calls > 1:
+            return self._look.again(batch, is_next=is_lone and self._calls == 2)
+        self._look(batch)
+        return False
+
+
+class _Traced:
+    """A function that is traced, as often as something else is known of its steps; or run as it is.
+
+    Args:
+        function: What is traced.
+        as_first: Is entered with the number of traces before each; None for a function that is run as it is.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], as_first: Callable[[int], contextlib.AbstractContextManager[None]] | None
+    ):
+        self._function = function
+        self._as_first = as_first
+        self.forget()
+
+    def __call__(self, *args: Any) -> Any:
+        return self.run(*args)
+
+    def forget(self) -> None:
+        """Has it traced anew."""
+        if self._as_first is None:
+            # Replicas take turns: the first would have made a step that the others have not.
+            self.run = undisturbed()(self._function)
+            return
+        as_first, indices = self._as_first, itertools.count()
+
+        @tf.autograph.experimental.do_not_convert
+        def traced(*args: Any) -> Any:
+            with as_first(next(indices)):
+                return self._function(*args)
+
+        self.run = tf.function(traced, reduce_retracing=True)
+
+
+class ReplicaSteps(NamedTuple):
+    """What each replica does in a call of one step, and in a call of several. All replicas return the same tensors."""
+
+    alone: Callable[[ReplicaBatch], Any]
+    """Returns what logs are made of."""
+    one_of_several: Callable[[ReplicaBatch], Any]
+    """As `alone`; or returns an empty list, where there is something to do `afterwards`."""
+    make_logs: Callable[[Any], Logs]
+    """Makes logs of what was returned last."""
+    afterwards: Callable[[], Any] | None = None
+    """Returns what logs are made of, after the last step of several."""
+
+
+class StepRunner:
+    """Runs steps of a prepared model on all replicas of its strategy.
+
+    Args:
+        model: A prepared model, compiled.
+        strategy: Its strategy.
+        calls: How many steps each call takes, where `compile` leaves it to tfscale.
+    """
+
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, calls: ChosenCalls):
+        self._model = model
+        self._strategy = strategy
+        self._replicas: LocalReplicas = local_replicas(strategy)
+        self._calls = calls
+        self._begun = BegunTraces(model)
+        self._count: tuple[int, tf.Tensor] | None = None
+
+    def logging_function(self, replica: ReplicaSteps, look: Look | None = None) -> Callable[[Any], Logs]:
+        """A Keras train or test function: takes an iterator, runs `steps_per_execution` steps, returns the logs.
+
+        Args:
+            replica: What each replica does.
+            look: What looks at the first batch, and at some later ones, before anything is done with them, or None.
+        """
+        looks, kind = _Looks(look), FirstTraces()
+
+        @tf.autograph.experimental.do_not_convert
+        def one_of_several(batch: Any) -> Any:
+            return self._first_replica(self._run(replica.one_of_several, batch))
+
+        @tf.autograph.experimental.do_not_convert
+        def steps(iterator: Any, count: tf.Tensor | None) -> Logs:
+            if count is None:
+                return replica.make_logs(self._first_replica(self._run(replica.alone, _next_batch(iterator))))
+            outputs = self._several_steps(one_of_several, iterator, count)
+            if replica.afterwards is not None:
+                outputs = self._first_replica(self._strategy.run(replica.afterwards))
+            return replica.make_logs(outputs)
+
+        def lone_step(own: ReplicaBatch) -> Any:
+            # Here, because each replica is traced by a thread of its own.
+            with at_once():
+                return replica.alone(own)
+
+        # A batch that was taken from its iterator before is trained on like those around it.
+        run_steps, run_taken = self._traced(steps, kind), self._on_batch(replica.alone, replica, kind)
+        run_on_batch = self._on_batch(lone_step, replica, kind)
+
+        def look_at(batch: Any, count: Any = None) -> None:
+            if looks(batch, is_lone=count is None or int(count) == 1):
+                for each in (run_steps, run_taken, run_on_batch):
+                    each.forget()
+
+        def function(iterator: Any) -> Logs:
+            batch = None
+            if isinstance(iterator, PeekedBatches):
+                batch, iterator = iterator.take(), iterator.iterator
+            if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
+                count = self._num_steps()
+                is_due = looks.are_due()
+                if is_due and batch is None:
+                    batch = next(iterator, None)
+                if batch is None:
+                    # Where data have ended it fails as Keras expects it.
+                    return run_steps(iterator, count)
+                if is_due:
+                    look_at(batch, count)
+                alone = _iterator_of(batch, iterator)
+                logs = run_taken(batch) if alone is None else run_steps(alone, count)
+                if count is None or count == 1:
+                    return logs
+                return _last_logs(logs, lambda: run_steps(iterator, count - 1))
+            # `train_on_batch` and `test_on_batch` hand over a generator of one global batch.
+            for batch in iterator:
+                batch = _as_tensors(batch)
+                if looks.are_due():
+                    look_at(batch)
+                logs = run_on_batch(batch)
+            return logs
+
+        return function
+
+    def _on_batch(self, step: Callable[[ReplicaBatch], Any], replica: ReplicaSteps, kind: FirstTraces) -> _Traced:
+        @tf.autograph.experimental.do_not_convert
+        def run(batch: Any) -> Logs:
+            return replica.make_logs(self._first_replica(self._run(step, batch)))
+
+        return self._traced(run, kind)
+
+    def _traced(self, function: Callable[..., Any], kind: FirstTraces) -> _Traced:
+        traced_as_first = functools.partial(self._begun.trace, kind)
+        return _Traced(function, None if self._model.run_eagerly else traced_as_first)
+
+    def _num_steps(self) -> tf.Tensor | None:
+        """Steps of the next call; None for a function of one step. A Python number would be traced anew for each."""
+        chosen = self._calls.current
+        count = self._model.steps_per_execution if chosen is None else chosen.count
+        if chosen is None and count == 1:
+            return None
+        if self._count is None or self._count[0] != count:
+            self._count = count, tf.constant(count)
+        return self._count[1]
+
+    def _several_steps(self, one_step: Callable[[Any], Any], iterator: Any, steps: tf.Tensor) -> Any:
+        """Up to that many steps; fewer at the end of the data, which ends the epoch as Keras expects."""
+        outputs = one_step(_next_batch(iterator))
+
+        def body(index: tf.Tensor, batch: Any, *_: tf.Tensor) -> tuple[Any, ...]:
+            results = tf.nest.flatten(one_step(_from_iterator(iterator, batch.get_value())))
+            following = tf.cond(index + 1 < steps, iterator.get_next_as_optional, lambda: batch)
+            return (index + 1, following, *results)
+
+        def others() -> list[tf.Tensor]:
+            loop = tf.while_loop(
+                lambda index, batch, *_: tf.logical_and(index < steps, batch.has_value()),
+                body,
+                (tf.constant(1), iterator.get_next_as_optional(), *tf.nest.flatten(outputs)),
+                parallel_iterations=1,
+            )
+            return list(loop[2:])
+
+        # A call of one step must not take the batch of the next one.
+        results = tf.cond(steps > 1, others, lambda: tf.nest.flatten(outputs))
+        return tf.nest.pack_sequence_as(outputs, results)
+
+    def predict_function(
+        self, predict: Callable[[ReplicaBatch], Any], look: Look | None = None
+    ) -> Callable[[Sequence[Any]], Any]:
+        """A Keras predict function: takes a list of batches, returns the predictions of all their rows in order.
+
+        Args:
+            predict: What each replica does: returns the predictions of its rows.
+            look: As for `logging_function`.
+        """
+        looks, kind = _Looks(look), FirstTraces()
+        several_workers = self._replicas.here < self._replicas.total
+
+        @tf.autograph.experimental.do_not_convert
+        def one_step(batch: Any) -> Any:
+            def replica_step(own: ReplicaBatch) -> Any:
+                outputs = predict(own)
+                if self._replicas.total > 1:
+                    outputs = tf.nest.map_structure(lambda value: value[: own.num_examples], outputs)
+                return tf.nest.map_structure(all_gather, outputs) if several_workers else outputs
+
+            outputs = self._run(replica_step, batch)
+            if several_workers:
+                return self._first_replica(outputs)
+            return tf.nest.map_structure(
+                lambda value: _concat(self._strategy.experimental_local_results(value)), outputs
+            )
+
+        run_one_step = self._traced(one_step, kind)
+
+        def looked_at(batch: Any) -> Any:
+            batch = _as_tensors(batch)
+            if looks.are_due() and looks(batch):
+                run_one_step.forget()
+            return run_one_step(batch)
+
+        def function(batches: Sequence[Any]) -> Any:
+            results = [looked_at(batch) for batch in batches]
+            return tf.nest.map_structure(lambda *values: _concat(values), *results)
+
+        return function
+
+    def _run(self, replica_step: Callable[[ReplicaBatch], Any], batch: Any) -> Any:
+        """Runs a step on every replica with its rows of `batch`: a global batch, or one that was split before."""
+        numbers, held = self._begun.numbers()
+
+        def on_replica(own: Any) -> Any:
+            with numbers.of_replica(held):
+                return on_own_rows(replica_step, own)
+
+        parts: Sequence[Any]
+        if _is_split(batch):
+            parts = [self._of_replica(batch, replica) for replica in range(self._replicas.here)]
+        else:
+            parts = own_parts(batch, self._replicas)
+        with on_parts(parts):
+            return self._strategy.run(lambda: on_replica(own_part(parts, self._replicas.first)))
+
+    def _of_replica(self, batch: Any, replica: int) -> Any:
+        def own(leaf: Any) -> Any:
+            is_own = isinstance(leaf, tf.distribute.DistributedValues)
+            return self._strategy.experimental_local_results(leaf)[replica] if is_own else leaf
+
+        return tf.nest.map_structure(own, batch)
+
+    def _first_replica(self, outputs: Any) -> Any:
+        """All replicas return the same sums."""
+        return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], outputs)
+
+
+def _iterator_of(batch: Any, like: Any) -> Any:
+    """An iterator over one batch that was taken from `like`, for which a step is not traced anew, or None."""
+    if isinstance(like, tf.distribute.DistributedIterator):
+        return None
+
+    @tf.autograph.experimental.do_not_convert
+    def as_before(*element: Any) -> Any:
+        data = element if isinstance(like.element_spec, tuple) else element[0]
+        return tf.nest.map_structure(_with_shape_of, data, like.element_spec)
+
+    dataset = tf.data.Dataset.from_tensors(batch).map(as_before)
+    return iter(dataset) if dataset.element_spec == like.element_spec else None
+
+
+def _with_shape_of(leaf: Any, spec: Any) -> Any:
+    """Lets a tensor's shape say no more than that of the data set."""
+    return tf.compat.v1.placeholder_with_default(leaf, spec.shape) if isinstance(leaf, tf.Tensor) else leaf
+
+
+def _last_logs(logs: Logs, following: Callable[[], Logs]) -> Logs:
+    """Of the steps that follow, if there are data for any."""
+    try:
+        return following()
+    except tf.errors.OutOfRangeError:
+        return logs
+
+
+def on_own_rows(replica_step: Callable[[ReplicaBatch], Any], own: Any) -> Any:
+    """Runs a replica's step, once its rows have arrived."""
+    own = own if isinstance(own, ReplicaBatch) else unsplit_batch(own)
+    # Nothing of the step may run when the data have ended: an update would happen without a batch.
+    arrived = [leaf for leaf in tf.nest.flatten(own, expand_composites=True) if tf.is_tensor(leaf)]
+    with tf.control_dependencies([] if tf.executing_eagerly() else arrived):
+        return replica_step(own._replace(data=_without_optionals(own.data)))
+
+
+def _next_batch(iterator: Any) -> Any:
+    return _from_iterator(iterator, next(iterator))
+
+
+def _from_iterator(iterator: Any, batch: Any) -> Any:
+    """What TF distributed is split; on a worker with one replica it looks like any other batch."""
+    if isinstance(iterator, tf.distribute.DistributedIterator) and not _is_split(batch):
+        return unsplit_batch(batch)
+    return batch
+
+
+def _is_split(batch: Any) -> bool:
+    if isinstance(batch, ReplicaBatch):
+        return True
+    return any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(batch))
+
+
+def _as_tensors(batch: Any) -> Any:
+    """Arrays become tensors; what TensorFlow made itself stays."""
+    if _is_split(batch):
+        return batch
+
+    def convert(leaf: Any) -> Any:
+        is_ready = leaf is None or tf.is_tensor(leaf) or isinstance(leaf, tf.experimental.Optional)
+        return leaf if is_ready else tf.convert_to_tensor(leaf)
+
+    return keras.tree.map_structure(convert, batch)
+
+
+def _without_optionals(data: Any) -> Any:
+    """Keras's data adapters write a missing part of a batch as an optional."""
+    return keras.tree.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)
+
+
+def _concat(parts: Sequence[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], tf.SparseTensor):
+        return tf.sparse.concat(axis=0, sp_inputs=list(parts))
+    return tf.concat(list(parts), axis=0)

@@ -1,0 +1,1 @@
+"""Is a step on N replicas that of one replica? Imports TensorFlow."""

@@ -1,0 +1,205 @@
+"""Is it by chance, or by rounding, that a divided step differs from the reference?
+
+By chance, where the reference differs from itself. By rounding, where two things hold: rows that are one rounding away
+change the reference about as much, and they change the difference itself. What is wrong because of the replicas is as
+wrong one rounding away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfscale.exact.randomness import seed_generators
+from tfscale.exact.terms import Term
+from tfscale.gradients.updaters import held_optimizers
+from tfscale.replicas.agreement import first_of_workers
+from tfscale.training.check.check_rows import CheckRows
+from tfscale.training.check.first_step import Outcome, TwoRuns
+from tfscale.training.check.step_differences import (
+    Difference,
+    log_differences,
+    state_differences,
+    term_differences,
+    tolerance_of,
+)
+
+_log = logging.getLogger(__name__)
+# So much more than what a rounding, or chance, makes of the reference is still that.
+_ALIKE, _ALIKE_AT_RANDOM = 10, 100
+# As often the reference is run to see whether it is by chance that it differs.
+_RUNS_AT_RANDOM = 3
+# Some of the roundings in which inputs come, by bytes: 2**-21 is one that no half precision can show.
+_ROUNDINGS = {2: 2**-21, 4: 2**-21, 8: 2**-50}
+# One that it shows.
+_SHOWN_ROUNDINGS = {2: 2**-8, 4: 2**-21, 8: 2**-50}
+# A difference that changes by less of itself is steady. Of one drawn at random one in ten is, and one in 300 thrice.
+_STEADY, _TIMES = 1 / 3, (1, -1, 2)
+# By whether a step is run eagerly: what is drawn in a graph is silenced.
+_DRAWN = {True: ", and runs eagerly. Without run_eagerly it is", False: " in a function of Python"}
+
+Compare = Callable[[Outcome, Outcome, dict[str, np.ndarray]], list[Difference]]
+_Key = tuple[str, str]
+_Arrays = Mapping[str, np.ndarray]
+_Records = Mapping[Term, _Arrays]
+
+
+class Chance:
+    """Tells what chance and rounding make of a step from what is wrong with it.
+
+    Args:
+        model: Prepared, built and compiled.
+        strategy: Its strategy.
+        runs: Of the step, in both forms.
+        bytes_per_number: Of the narrowest floating-point numbers with which the model computes.
+        what: The step in words, such as "first step of model 'mlp'".
+        is_eager: Whether it is run eagerly.
+        tells: What its logs are: `"log"` or `"prediction"`.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        runs: TwoRuns,
+        bytes_per_number: int,
+        what: str,
+        *,
+        is_eager: bool,
+        tells: str,
+    ):
+        self._model, self._strategy, self._runs = model, strategy, runs
+        self._bytes_per_number = bytes_per_number
+        self._what = what
+        self._is_eager, self._tells = is_eager, tells
+        self.is_drawn = False
+        """Whether the step was found to draw numbers that cannot be held still."""
+
+    def explains(
+        self,
+        differences: Sequence[Difference],
+        rows: CheckRows,
+        ours: Outcome,
+        reference: Outcome,
+        before: dict[str, np.ndarray],
+        compare: Compare,
+    ) -> bool:
+        """Whether the differences are nothing but chance or rounding; then a log line says so.
+
+        Args:
+            differences: Larger than rounding is as a rule. Those of all workers.
+            rows: On which both forms were run.
+            ours: What the divided step left.
+            reference: What the step on one replica left.
+            before: The state from which both began.
+            compare: All differences of an outcome of the divided step from one of the reference.
+        """
+        # Of several arrays that one optimizer gets, another one may differ most.
+        met = _largest_of(differences)
+        if self._makes_as_much(self._runs_at_random(rows), met, _ALIKE_AT_RANDOM, reference, before):
+            self.is_drawn = True
+            _log.warning("the %s could not be checked: it draws random numbers%s", self._what, _DRAWN[self._is_eager])
+            return True
+        shifted = rows.times(1 + _ROUNDINGS[self._bytes_per_number])
+        is_near = self._makes_as_much([self._runs.alone(shifted.whole)], met, _ALIKE, reference, before)
+        # The divided step is run on all workers or on none.
+        if first_of_workers(self._strategy, "" if is_near else "no") or self._is_steady(
+            met, rows, ours, reference, before, compare
+        ):
+            return False
+        _log.warning("the %s could not be checked (rounding makes as much)", self._what)
+        return True
+
+    def _makes_as_much(
+        self,
+        runs: Iterable[Outcome],
+        met: Mapping[_Key, float],
+        alike: float,
+        reference: Outcome,
+        before: dict[str, np.ndarray],
+    ) -> bool:
+        controls = [self._differences_of_reference(run, reference, before) for run in runs]
+        made = {key: max(each.get(key, 0.0) for each in controls) for key in met}
+        least = tolerance_of(self._bytes_per_number) / 10
+        return all(made[key] > max(least, found / alike) for key, found in met.items())
+
+    def _runs_at_random(self, rows: CheckRows) -> Iterator[Outcome]:
+        """Runs of the reference that differ where it draws: eagerly what Keras draws is the same in equal ones."""
+        for _ in range(_RUNS_AT_RANDOM):
+            if self._is_eager:
+                for generator in seed_generators(self._strategy, self._model):
+                    generator.next()
+            yield self._runs.alone(rows.whole)
+
+    def _is_steady(
+        self,
+        met: Mapping[_Key, float],
+        rows: CheckRows,
+        ours: Outcome,
+        reference: Outcome,
+        before: dict[str, np.ndarray],
+        compare: Compare,
+    ) -> bool:
+        """Whether something differs by the same on all rows that are a few roundings away."""
+        steady = set(met)
+        for times in _TIMES:
+            shifted = rows.times(1 + times * _SHOWN_ROUNDINGS[self._bytes_per_number])
+            there = self._runs.divided(shifted.parts), self._runs.alone(shifted.whole)
+            changed = _largest_of(compare(_less_the_difference(ours, *there), reference, before))
+            steady = {key for key in steady if changed.get(key, np.inf) < _STEADY * met[key]}
+        return bool(first_of_workers(self._strategy, "steady" if steady else ""))
+
+    def _differences_of_reference(
+        self, control: Outcome, reference: Outcome, before: dict[str, np.ndarray]
+    ) -> dict[_Key, float]:
+        rows = list(term_differences(control.if_mean, reference.if_mean).values())
+        rows += log_differences(control, reference, self._tells)
+        rows += state_differences(control, reference, before, slots_of(self._model), set())
+        return {(row.kind, row.label): row.relative for row in rows}
+
+
+def slots_of(model: keras.Model) -> list[str]:
+    """Names of the variables of a model's optimizers."""
+    return [each.path for optimizer in held_optimizers(model) for each in optimizer.variables]
+
+
+def _largest_of(differences: Iterable[Difference]) -> dict[_Key, float]:
+    found: dict[_Key, float] = {}
+    for each in differences:
+        found[each.kind, each.label] = max(found.get((each.kind, each.label), 0.0), each.relative)
+    return found
+
+
+def _less_the_difference(ours: Outcome, ours_there: Outcome, reference_there: Outcome) -> Outcome:
+    """What the divided step left, less the difference from the reference that it has on other rows."""
+
+    def of(own: _Arrays, there: _Arrays, expected: _Arrays) -> dict[str, np.ndarray]:
+        return {name: _less(array, there.get(name), expected.get(name)) for name, array in own.items()}
+
+    def of_terms(own: _Records, there: _Records, expected: _Records) -> dict[Term, dict[str, np.ndarray]]:
+        return {term: of(own[term], there.get(term, {}), expected.get(term, {})) for term in own}
+
+    return dataclasses.replace(
+        ours,
+        logs=of(ours.logs, ours_there.logs, reference_there.logs),
+        if_mean=of_terms(ours.if_mean, ours_there.if_mean, reference_there.if_mean),
+        # As a sum it is compared with the reference as a mean.
+        if_sum=of_terms(ours.if_sum, ours_there.if_sum, reference_there.if_mean),
+        state=of(ours.state, ours_there.state, reference_there.state),
+        apart=of(ours.apart, ours_there.apart, reference_there.state),
+    )
+
+
+def _less(own: np.ndarray, there: np.ndarray | None, expected: np.ndarray | None) -> np.ndarray:
+    """What has no difference to be taken off is as it is."""
+    if there is None or expected is None or not own.shape == there.shape == expected.shape:
+        return own
+    if not np.issubdtype(own.dtype, np.floating):
+        return own
+    with np.errstate(invalid="ignore"):
+        return own - (there - expected)

@@ -1,0 +1,168 @@
+"""On which rows is a step looked at?
+
+On those of the first batch, but for one where all replicas would get as many: a mean of means shows where they do not.
+What counts rows (`top_k`, a capacity, the five hardest of a batch) does nothing to a few. Where so many do not fit on
+one device, a few are looked at.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tfscale.replicas.agreement import agree_with_chief, gather_rows_of_workers
+from tfscale.replicas.replica_batch import (
+    ReplicaBatch,
+    count_rows,
+    has_rows,
+    local_replicas,
+    num_rows,
+    split_rows,
+    take_rows,
+    unsplit_batch,
+)
+
+_ALL = 2**31 - 1
+# One replica takes all rows that are looked at. What it computes of them is larger than they are, but not by so much
+# that a device which trains on its share of larger batches could not hold it.
+_MOST_BYTES = 2**28
+
+
+class Amount(enum.Enum):
+    """How many rows are looked at."""
+
+    MOST = "most"
+    """Those of the batch, divided unevenly, if they are not too large."""
+    ALL = "all"
+    """Those of the batch, for a step that runs on no other number."""
+    FEW = "few"
+    """One more than there are replicas."""
+
+
+class CheckRows(NamedTuple):
+    """Rows of a global batch, whole and divided."""
+
+    whole: Any
+    parts: tuple[ReplicaBatch, ...]
+    """Of the replicas of this process."""
+    num_rows: int
+
+    @classmethod
+    def of(cls, batch: Any, strategy: tf.distribute.Strategy, amount: Amount = Amount.MOST) -> CheckRows:
+        """The first rows of a batch.
+
+        Args:
+            batch: A global batch, one `ReplicaBatch` for each replica here, or what TensorFlow distributed.
+            strategy: Whose replicas are to get them.
+            amount: How many of them.
+        """
+        replicas = local_replicas(strategy)
+        parts, is_divided = _parts(batch, strategy)
+        places = _places(parts[0].whole)
+        few = replicas.total + 1
+        most = few if amount is Amount.FEW else max(few, _that_fit(parts[0]))
+        most = agree_with_chief(strategy, [_ALL if amount is Amount.ALL else most])[0]
+        data = _concat_rows(parts, strategy, most, places) if is_divided else parts[0].data
+        data = keras.tree.map_structure(_present, data)
+        # Decided by the whole batch: beside a few rows, a side input may look like more of them.
+        whole = {str(place): () for place in places}
+        held = (leaf for place, leaf in enumerate(tf.nest.flatten(data)) if has_rows(leaf) and place not in places)
+        count = min(int(num_rows(next(held))), most)
+        if amount is Amount.MOST:
+            count = uneven_count(count, few, replicas.total)
+        first = take_rows(data, 0, count, whole)
+        return cls(first, split_rows(first, count, whole or (), replicas), count)
+
+    def specs(self) -> list[Any]:
+        """Types and shapes of everything in them."""
+        leaves = tf.nest.flatten((self.whole, self.parts))
+        return [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else type(leaf) for leaf in leaves]
+
+    def times(self, factor: float) -> CheckRows:
+        """The same rows with all floating-point inputs multiplied; labels and weights stay."""
+
+        def scaled(data: Any) -> Any:
+            x, *others = data if isinstance(data, tuple) else (data,)
+            x = keras.tree.map_structure(
+                lambda leaf: leaf * factor if isinstance(leaf, tf.Tensor) and leaf.dtype.is_floating else leaf, x
+            )
+            return (x, *others) if isinstance(data, tuple) else x
+
+        parts = tuple(part._replace(data=scaled(part.data)) for part in self.parts)
+        return self._replace(whole=scaled(self.whole), parts=parts)
+
+
+def _present(leaf: Any) -> Any:
+    return None if isinstance(leaf, tf.experimental.Optional) else leaf
+
+
+def _parts(batch: Any, strategy: tf.distribute.Strategy) -> tuple[list[ReplicaBatch], bool]:
+    """What the replicas of this process get, and whether it is that: else it is the one global batch of all workers."""
+    if isinstance(batch, tuple) and batch and all(isinstance(part, ReplicaBatch) for part in batch):
+        return list(batch), True
+    if any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(batch)):
+        own = [
+            tf.nest.map_structure(lambda leaf, index=index: strategy.experimental_local_results(leaf)[index], batch)
+            for index in range(len(strategy.extended.worker_devices))
+        ]
+        return [part if isinstance(part, ReplicaBatch) else unsplit_batch(part) for part in own], True
+    data = tf.nest.map_structure(lambda leaf: leaf if _is_special(leaf) else tf.convert_to_tensor(leaf), batch)
+    rows, whole = count_rows(data)
+    rows = tf.cast(rows, tf.int64)
+    return [ReplicaBatch(data, rows, rows, tf.constant(0, tf.int64), whole)], False
+
+
+def uneven_count(count: int, few: int, num_replicas: int) -> int:
+    """So many rows, or one less, that the replicas do not all get as many.
+
+    Args:
+        count: Rows that there are.
+        few: As many as are enough.
+        num_replicas: Among which they are divided.
+    """
+    return count - 1 if count > few and num_replicas > 1 and count % num_replicas == 0 else count
+
+
+def _that_fit(part: ReplicaBatch) -> int:
+    """How many rows like those of a replica's part are not too large for one device."""
+    leaves = [leaf for leaf in tf.nest.flatten(part.data, expand_composites=True) if tf.is_tensor(leaf)]
+    size = sum(leaf.dtype.size * int(tf.size(leaf)) for leaf in leaves)
+    rows = max(int(part.num_examples), 1)
+    return max(rows * _MOST_BYTES // max(size, 1), 1)
+
+
+def _is_special(leaf: Any) -> bool:
+    return leaf is None or tf.is_tensor(leaf) or isinstance(leaf, tf.experimental.Optional)
+
+
+def _places(whole: Any) -> set[int]:
+    """The leaves that every replica has whole."""
+    return {int(place) for place, known in dict(whole).items() if isinstance(known, tuple) or bool(known)}
+
+
+def _concat_rows(
+    parts: Sequence[ReplicaBatch], strategy: tf.distribute.Strategy, count: int, whole: Collection[int]
+) -> Any:
+    """So many rows of all workers' parts at least, if there are."""
+    counted = [part for part in parts if int(part.num_examples)]
+    own = [take_rows(part.data, 0, int(part.num_examples), part.whole) for part in counted] or [parts[0].data]
+
+    def together(*leaves: Any) -> Any:
+        if not has_rows(leaves[0]):
+            return leaves[0]
+        if isinstance(leaves[0], tf.SparseTensor):
+            return tf.sparse.concat(axis=0, sp_inputs=list(leaves))
+        return tf.concat(list(leaves), axis=0)
+
+    leaves = list(zip(*(tf.nest.flatten(part) for part in own), strict=True))
+    flat = [each[0] if place in whole else together(*each) for place, each in enumerate(leaves)]
+    divided = [place for place in range(len(flat)) if place not in whole]
+    # A side input is on every worker already.
+    everyone = gather_rows_of_workers(strategy, take_rows([flat[place] for place in divided], 0, count))
+    for place, leaf in zip(divided, everyone, strict=True):
+        flat[place] = leaf
+    return tf.nest.pack_sequence_as(own[0], flat)

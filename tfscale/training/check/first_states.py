@@ -1,0 +1,80 @@
+"""With what do metrics begin that Keras makes in the first step?
+
+There they still hold what they were created with, since Keras reset the metrics of the epoch before there were any.
+Here they are made before that, and get it back when the first step begins.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfscale.replicas.replica_batch import local_replicas
+
+
+class FirstStates:
+    """States of metrics that are not zero when they are made.
+
+    Args:
+        model: Prepared.
+        strategy: Under whose scope they are made.
+    """
+
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy):
+        self._model = model
+        self._strategy = strategy
+        self._known: set[int] = set()
+        self._values: list[tuple[keras.Variable, np.ndarray]] = []
+
+    def begin(self) -> None:
+        """Is called before metrics are made."""
+        self._known = {id(variable) for variable in self._model.metrics_variables}
+
+    def note(self) -> None:
+        """Is called when they were made, and nothing has reset them."""
+        made = [variable for variable in self._model.metrics_variables if id(variable) not in self._known]
+        for variable in made:
+            value = np.asarray(self._copies(variable)[0])
+            if value.dtype.kind in "fiu" and np.any(value):
+                self._values.append((variable, value))
+        self.put_back()
+
+    def put_back(self) -> None:
+        """Gives each replica a part of them, as Keras's reset does: copies are added up where they are read."""
+        replicas = local_replicas(self._strategy)
+        for variable, value in self._values:
+            # Of whole numbers the first one gets all, which may be no multiple.
+            parts = value / replicas.total if value.dtype.kind == "f" else np.zeros_like(value)
+            for replica, copy in zip(replicas.ids, self._copies(variable), strict=True):
+                copy.assign(parts if replica or value.dtype.kind == "f" else value)
+
+    def forget(self) -> None:
+        """From now on they hold what Keras's reset makes of them."""
+        self._values.clear()
+
+    def in_first_call_of(self, function: Callable[[Any], Any], *, unless: Callable[[], bool]) -> Callable[[Any], Any]:
+        """`function`, in whose first call metrics begin with what they were made with.
+
+        Args:
+            function: Runs steps.
+            unless: Tells whether the metrics go on from what an interrupted run has counted.
+        """
+
+        @functools.wraps(function)
+        def call(data: Any) -> Any:
+            if self._values and not unless():
+                self.put_back()
+            try:
+                return function(data)
+            finally:
+                self.forget()
+
+        return call
+
+    def _copies(self, variable: keras.Variable) -> tuple[Any, ...]:
+        return tuple(self._strategy.experimental_local_results(variable.value))

@@ -1,0 +1,236 @@
+"""Is the first step on N replicas that of one replica?
+
+Before anything is updated, the step is run twice on the same rows from the same state: divided over the replicas, and
+as one replica on all of these rows: the reference, in which only the answers of the strategy are tfscale's.
+What the step makes of its rows is compared, and so is what it leaves in every variable; then the state is put back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfscale.exact.randomness import draw_as_first_here, seed_generators
+from tfscale.exact.silence import silenced
+from tfscale.exact.terms import Recorder, Term, Terms, meet_term, meeting_terms
+from tfscale.gradients.double_buffer import at_once
+from tfscale.replicas.made import made_under
+from tfscale.replicas.one_trace import on_parts, own_part
+from tfscale.replicas.own_functions import trace_anew
+from tfscale.replicas.own_share import as_lone_replica
+from tfscale.replicas.progress import counting_nothing
+from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
+from tfscale.replicas.xla import without_xla
+from tfscale.training.check.assignments import assigned_apart
+from tfscale.training.step.own_numbers import OwnNumbers
+from tfscale.training.step.state import State
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """One kind of step, in the two forms that are compared.
+
+    Args:
+        divided: Given a replica's rows, runs the step as it will be, and returns what `logs_of` takes.
+        alone: Given all rows, runs the step as Keras would on one device, and returns its logs.
+        logs_of: Makes logs of what `divided` returned on one replica.
+        begin: Gives metrics that were reset what they begin with instead.
+        eager: Whether the model is run eagerly.
+        is_own: Whether the user's class defines the step.
+        tells: What its logs are: `"log"` or `"prediction"`.
+    """
+
+    divided: Callable[[ReplicaBatch], Any]
+    alone: Callable[[Any], dict[str, Any]]
+    logs_of: Callable[[Any], dict[str, Any]]
+    begin: Callable[[], None]
+    eager: bool = False
+    is_own: bool = False
+    tells: str = "log"
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What one run of the step has left."""
+
+    logs: dict[str, np.ndarray]
+    if_mean: dict[Term, dict[str, np.ndarray]]
+    """By term and name, as of the global batch, where the term is a mean over its examples."""
+    if_sum: dict[Term, dict[str, np.ndarray]]
+    """The same where it is a sum."""
+    state: dict[str, np.ndarray]
+    """Variables by name."""
+    apart: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    """Of variables that the replicas no longer have alike, the value that is farthest from the first replica's."""
+    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    """What lists and the like hold that the step keeps in Python."""
+
+    def scale(self) -> float:
+        """The size of the largest gradient, or the root of the loss where there is none."""
+        sizes: dict[str, float] = {"gradients": 0.0, "loss": 0.0}
+        for term, record in self.if_mean.items():
+            if term.kind in sizes:
+                values = [float(np.max(np.abs(value), initial=0.0)) for value in record.values()]
+                sizes[term.kind] = max([sizes[term.kind], *values])
+        return sizes["gradients"] or sizes["loss"] ** 0.5
+
+    def is_without_gradient(self) -> bool:
+        """Whether an optimizer was given zeros only."""
+        given = [record for term, record in self.if_mean.items() if term.kind == "gradients"]
+        return bool(given) and not any(np.any(value) for record in given for value in record.values())
+
+
+class TwoRuns:
+    """The two forms of a step, traced, with a state that is put back after each run.
+
+    Args:
+        steps: What to run.
+        strategy: On whose replicas.
+        terms: What is known of the step so far.
+        state: All variables that the step may change.
+        numbers: Of Python, that it may change.
+    """
+
+    def __init__(self, steps: Steps, strategy: tf.distribute.Strategy, terms: Terms, state: State, numbers: OwnNumbers):
+        self._numbers = numbers
+        self._steps = steps
+        self._strategy = strategy
+        self._replicas: LocalReplicas = local_replicas(strategy)
+        self._terms = terms
+        self._state = state
+        self.assigned_apart: list[str] = []
+        """Names of variables to which every replica of the divided step, as traced last, assigns its own value."""
+        self._traced: dict[str, tuple[Callable[..., Any], list[Any]]] = {}
+
+    def forget_divided(self) -> None:
+        """Has the divided form traced anew, when something else is known of its terms."""
+        self._traced.pop("divided", None)
+        trace_anew()
+
+    def forget(self) -> None:
+        """Has both forms traced anew."""
+        self._traced.clear()
+        trace_anew()
+
+    def trace_alone(self, rows: Any) -> None:
+        """Traces the step on one replica, before it is run."""
+        self._traced["alone"] = self._trace(self._alone, rows)
+
+    def trace_divided(self, parts: Sequence[ReplicaBatch]) -> None:
+        """Traces the divided step: of both all variables must be known, before either is run."""
+        self._traced["divided"] = self._trace(self._divided, list(parts))
+
+    def divided(self, parts: Sequence[ReplicaBatch]) -> Outcome:
+        """Runs the step on the parts of this process's replicas."""
+        return self._run("divided", self._divided, list(parts))
+
+    def alone(self, rows: Any) -> Outcome:
+        """Runs the step on all rows, on one replica."""
+        return self._run("alone", self._alone, rows)
+
+    def _run(self, name: str, function: Callable[[Any, list[Any]], Any], data: Any) -> Outcome:
+        if name not in self._traced:
+            self._traced[name] = self._trace(function, data)
+        call, layout = self._traced[name]
+        with self._state.put_back():
+            if name == "alone":
+                self._state.collect()
+            values = [np.asarray(value) for value in call(data)]
+            state = self._state.read(alone=name == "alone")
+            apart = {} if name == "alone" else self._state.apart()
+            kept = self._numbers.read_containers()
+        return dataclasses.replace(_outcome(values, layout[0], state), apart=apart, kept=kept)
+
+    def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
+        layout: list[Any] = []
+        if self._steps.eager:
+            return lambda given: function(given, layout), layout
+        traced = tf.function(lambda given: function(given, layout), autograph=False, reduce_retracing=True)
+        with self._numbers.unchanged():
+            concrete = traced.get_concrete_function(data)
+        self._state.add(concrete.graph.variables)
+        # Those that are only assigned to are known by what the graph holds of them.
+        handles = set(map(id, concrete.captured_inputs))
+        for variable in made_under(self._strategy).variables:
+            copies = self._strategy.experimental_local_results(variable)
+            if any(id(copy.handle) in handles for copy in copies):
+                self._state.add([variable])
+        states = [generator.state.value for generator in seed_generators(self._strategy)]
+        call = silenced(
+            concrete, [copy for state in states for copy in self._strategy.experimental_local_results(state)]
+        )
+        return (traced if call is concrete else call), layout
+
+    def _divided(self, parts: list[ReplicaBatch], layout: list[Any]) -> list[Any]:
+        for part in parts:
+            mark_rows(part)
+        layouts: list[Any] = []
+        held = self._numbers.held()
+
+        def on_replica() -> list[Any]:
+            part = own_part(parts, self._replicas.first)
+            recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
+            own, met = self._numbers.of_replica(held), meeting_terms(self._terms, recorder)
+            with own, at_once(), without_xla(), counting_nothing(), met:
+                outputs = self._steps.divided(part)
+                recorder.finish()
+            flat, layout = _flatten(outputs, recorder)
+            layouts.append(layout)
+            return flat
+
+        known = 0 if self._steps.eager else len(tf.compat.v1.get_default_graph().get_operations())
+        with on_parts(parts):
+            results = self._strategy.run(on_replica)
+        self.assigned_apart = [] if self._steps.eager else assigned_apart(self._strategy, known)
+        flat = [self._strategy.experimental_local_results(value)[0] for value in results]
+        outputs, records = layouts[-1]
+        size = len(tf.nest.flatten(outputs))
+        logs = self._steps.logs_of(tf.nest.pack_sequence_as(outputs, flat[:size]))
+        layout[:] = [(_shape_of(logs), records)]
+        return [*_as_tensors(logs), *flat[size:]]
+
+    def _alone(self, rows: Any, layout: list[Any]) -> list[Any]:
+        recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
+        if not self._steps.eager:
+            draw_as_first_here(self._strategy)
+        with as_lone_replica(self._strategy), at_once(), meeting_terms(self._terms, recorder):
+            logs = self._steps.alone(rows)
+            for path, value in keras.tree.flatten_with_path(dict(logs)):
+                # A metric's result may be a variable.
+                value = tf.convert_to_tensor(value)
+                meet_term("log", None, f"log {'.'.join(map(str, path))!r}", [value])
+        flat, (_, records) = _flatten([], recorder)
+        layout[:] = [(_shape_of(logs), records)]
+        return [*_as_tensors(logs), *flat]
+
+
+def _flatten(outputs: Any, recorder: Recorder) -> tuple[list[Any], Any]:
+    flat, layout = list(tf.nest.flatten(outputs)), []
+    for term, record in recorder.records.items():
+        layout.append((term, record.names))
+        flat += [*record.if_mean, *record.if_sum]
+    return flat, (tf.nest.map_structure(lambda _: 0, outputs), layout)
+
+
+def _shape_of(logs: dict[str, Any]) -> list[str]:
+    return [".".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(dict(logs))]
+
+
+def _as_tensors(logs: dict[str, Any]) -> list[Any]:
+    return [tf.convert_to_tensor(value) for value in keras.tree.flatten(dict(logs))]
+
+
+def _outcome(values: list[np.ndarray], layout: Any, state: dict[str, np.ndarray]) -> Outcome:
+    names, records = layout
+    left = iter(values)
+    logs = {name: next(left) for name in names}
+    if_mean, if_sum = {}, {}
+    for term, labels in records:
+        if_mean[term] = {label: next(left) for label in labels}
+        if_sum[term] = {label: next(left) for label in labels}
+    return Outcome(logs, if_mean, if_sum, state)

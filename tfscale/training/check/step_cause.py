@@ -1,0 +1,106 @@
+"""Why is the first step most likely not that of one replica, and what is to be done?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from tfscale.training.check.step_differences import Difference
+
+_SHOWN = 3
+
+
+def describe_difference(differences: Sequence[Difference], what: str, num_replicas: int, num_rows: int) -> str:
+    """The text of the error: what differs, why most likely, and the way out.
+
+    Args:
+        differences: What the step computed first, then what it left.
+        what: The step, such as "first step of model 'a'".
+        num_replicas: Of the job.
+        num_rows: On which the step was tried.
+    """
+    ordered = sorted(differences, key=lambda row: _ORDER.index(row.kind))
+    shown = "\n".join(f"  {_line(row)}" for row in ordered[:_SHOWN])
+    more = f"\n  and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    cause = next(text for fits, text in _RULES if fits(ordered))
+    return (
+        f"The {what} on {num_replicas} replicas is not that of one replica. "
+        f"It was tried on {num_rows} rows; nothing was updated by it.\n"
+        f"Received:\n{shown}{more}\n"
+        f"Likeliest cause: {cause}"
+    )
+
+
+def cause_of_failure(error: Exception) -> str:
+    """Why a step most likely fails that one replica can take, and the way out: a line more of the error, or nothing.
+
+    Args:
+        error: What it ended in. Shapes that do not fit are of these kinds.
+    """
+    if not isinstance(error, ValueError | tf.errors.InvalidArgumentError):
+        return ""
+    return (
+        "\nLikeliest cause: a number of rows that the code takes for granted (`tf.ones((batch_size, ...))`, "
+        "`tf.reshape(x, (batch_size, ...))`, groups of rows), where a replica has fewer; or the first "
+        "dimension of the data is not that of the examples. Write `tf.shape(x)[0]` for the number of rows. "
+        "Let the examples come first in every tensor of a batch. What needs all rows: tfscale.gather_rows(x)."
+    )
+
+
+_ORDER = ("add_loss", "loss", "gradients", "metric", "log", "prediction", "variable", "weight")
+# Kinds of which the label says what it is.
+_NAMED = ("variable", "weight", "log", "prediction", "loss")
+
+
+def _line(row: Difference) -> str:
+    what = row.label if row.kind in _NAMED else f"{row.kind} of {row.label}"
+    at = f" for {row.name!r}" if row.kind == "gradients" else ""
+    if math.isnan(row.ours) and math.isnan(row.reference):
+        return f"{what}{at}: of another shape than on one replica, or in one of the two runs only"
+    return f"{what}{at}: {row.ours:.6g} where one replica has {row.reference:.6g}"
+
+
+def _only(*kinds: str) -> Callable[[Sequence[Difference]], bool]:
+    return lambda rows: {row.kind for row in rows} <= set(kinds)
+
+
+def _none(*kinds: str) -> Callable[[Sequence[Difference]], bool]:
+    return lambda rows: not {row.kind for row in rows} & set(kinds)
+
+
+_RULES: tuple[tuple[Callable[[Sequence[Difference]], bool], str], ...] = (
+    (
+        _only("prediction"),
+        "a layer, or `predict_step`, in which the rows of a batch meet (`x - mean(x, 0)`, a softmax over rows). "
+        "Compute it of tfscale.gather_rows(x), which are the rows of all replicas.",
+    ),
+    (
+        _only("metric", "log"),
+        "a log that is neither a mean nor a sum over the examples, nor the result of a metric. Let a keras.metrics "
+        "object count it, compute it of tfscale.gather_rows(x), or leave it out of the logs.",
+    ),
+    (
+        _only("variable", "log", "metric"),
+        "the step, or a layer, assigns to a variable, or keeps in Python, what it computed of its own rows. Compute it "
+        "of tfscale.gather_rows(x), which are the rows of all replicas.",
+    ),
+    (
+        _none("loss", "add_loss", "log", "metric"),
+        "the losses are equal and the gradients are not: code between tape and optimizer that is not linear, such as "
+        "clipping by a global norm, or rows of a batch that meet on the way back, as in a `tf.custom_gradient` that "
+        "takes a norm of its slope. For the first, write `gradients = tfscale.sum_gradients(tape.gradient(loss, "
+        "variables))` before it; for the second, let it take that norm of tfscale.gather_rows(slope), the rows of all "
+        "replicas.",
+    ),
+    (
+        lambda rows: True,
+        "code in which the rows of a batch meet (contrastive losses, pairs, `x - mean(x, 0)`, a ratio of sums), or a "
+        "loss that adds a sum over the examples to a mean. For the first, compute it of tfscale.gather_rows(x), the "
+        "rows of all replicas; for the second, write tfscale.sum_over_examples(loss) around the sum. In a script for "
+        "tf.distribute, drop `tf.nn.scale_regularization_loss` and divisions by the number of replicas: a step is told "
+        "that there is one. "
+        '`prepare(model, check="off")` trains without this check, and with another result than one replica\'s.',
+    ),
+)

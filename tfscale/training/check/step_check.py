@@ -1,0 +1,377 @@
+"""What is done about a first step that is not that of one replica?
+
+What can be told from the two runs is set right: a term that is a sum and not a mean, a metric that needs the whole
+batch. What cannot is an error, before anything is updated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfscale.errors import ParityError, TfscaleError
+from tfscale.exact.divided_calls import DrawsBesideError
+from tfscale.exact.metrics import metrics_of
+from tfscale.exact.terms import Terms
+from tfscale.framework.optimizers import gradient_accumulators
+from tfscale.gradients.updaters import held_optimizers, innermost, remember_optimizers
+from tfscale.replicas.agreement import first_of_workers
+from tfscale.replicas.made import made_under
+from tfscale.training.check.chance import Chance, slots_of
+from tfscale.training.check.check_rows import Amount, CheckRows
+from tfscale.training.check.first_step import Outcome, Steps, TwoRuns
+from tfscale.training.check.no_reference import NoReferenceError, as_reference
+from tfscale.training.check.other_ways import OtherWay, other_ways
+from tfscale.training.check.step_cause import cause_of_failure, describe_difference
+from tfscale.training.check.step_differences import (
+    Difference,
+    bytes_per_number,
+    kept_differences,
+    log_differences,
+    state_differences,
+    term_differences,
+    tolerance_of,
+)
+from tfscale.training.check.step_findings import StepFindings
+from tfscale.training.check.vouching import look_key
+from tfscale.training.step.own_numbers import OwnNumbers
+from tfscale.training.step.state import LATER_COUNTS, State
+
+_log = logging.getLogger(__name__)
+# Characters of somebody else's error.
+_SHOWN = 500
+# Rounding may make so much more of a state that is far from its start.
+_LATER = 10
+# Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
+_CONVERGED = 1e-3
+_OF_LATER = "\nIt is that of one replica as it begins, and not with other values of single numbers that are zero then."
+
+
+class StepCheck:
+    """Compares the first step of a kind with that of one replica.
+
+    Args:
+        model: Prepared, built and compiled.
+        strategy: Its strategy.
+        terms: What is known of the terms of this kind of step; what is found is written there.
+        steps: The step, in both forms.
+        mode: `"warn"` for a warning in place of an error, or any other of `vouching.MODES`.
+        what: The step in words, such as "first step".
+    """
+
+    def __init__(
+        self, model: keras.Model, strategy: tf.distribute.Strategy, terms: Terms, steps: Steps, mode: str, what: str
+    ):
+        self._model = model
+        self._strategy = strategy
+        self._terms = terms
+        self._mode = mode
+        self._what = f"{what} of model {model.name!r}"
+        numbers = OwnNumbers(model)
+        self._state = State(strategy, numbers)
+        self._runs = TwoRuns(steps, strategy, terms, self._state, numbers)
+        num_bytes = bytes_per_number(model)
+        self._tolerance = tolerance_of(num_bytes)
+        self._findings = StepFindings(model, strategy, terms, self._runs, self._tolerance, self._what)
+        self._chance = Chance(
+            model, strategy, self._runs, num_bytes, self._what, is_eager=steps.eager, tells=steps.tells
+        )
+        self._first_rows: CheckRows | None = None
+        self._amount = Amount.MOST
+        self._first_scale = 0.0
+        self._learned_nothing = False
+        self._is_own, self._is_eager, self._tells = steps.is_own, steps.eager, steps.tells
+        self._begin = steps.begin
+
+    def __call__(self, batch: Any) -> None:
+        """Looks at the step for the rows of a batch.
+
+        Args:
+            batch: As the iterator of `fit` yields it.
+
+        Raises:
+            ParityError: When the step is not that of one replica. Nothing was updated.
+        """
+        self._tell(self._look_at_as_many_rows_as_it_takes(batch))
+        self._terms.looked_at = look_key(self._model)
+
+    def again(self, batch: Any, *, is_next: bool) -> bool:
+        """Looks once more, later in training, where a branch may be taken that the first step did not take.
+
+        Args:
+            batch: As for the first look; one of other shapes is passed over.
+            is_next: Whether all steps so far were looked at: then it is not too late to divide the step otherwise.
+
+        Returns:
+            Whether it is, and has to be traced anew.
+
+        Raises:
+            ParityError: When the step is no longer that of one replica. The steps before it were made.
+        """
+        if self._first_rows is None or self._chance.is_drawn:
+            return False
+        rows = CheckRows.of(batch, self._strategy, self._amount)
+        if rows.specs() != self._first_rows.specs():
+            return False
+        with self._state.put_back():
+            self._begin_anew()
+            before = self._state.read()
+            reference = self._runs.alone(rows.whole)
+            with self._dividing(rows):
+                ours = self._runs.divided(rows.parts)
+            differences = self._differences(ours, reference, before, _LATER * self._tolerance)
+            # Near a minimum the gradients are what rounding leaves of numbers that cancel.
+            is_converged = reference.scale() < _CONVERGED * self._first_scale
+            is_told = bool(differences) and not is_converged
+            is_real = is_told and not self._is_chance(rows, ours, reference, before)
+        message = ""
+        if is_real:
+            found = self._describe(differences, rows, self._what.removeprefix("first "))
+            message = f"{found}\nThe first step did not show it: what was trained since is not that of one replica."
+        message = first_of_workers(self._strategy, message)
+        if message and is_next and not self._look(rows):
+            return True
+        self._tell(message)
+        return False
+
+    def _tell(self, message: str) -> None:
+        if message and self._mode == "warn":
+            _log.warning("%s", message)
+            # Once is enough.
+            self._first_rows = None
+        elif message:
+            raise ParityError(message)
+
+    def _look_at_as_many_rows_as_it_takes(self, batch: Any) -> str:
+        """Most of the batch; all of it for a step that runs on no other number; a few where so many do not fit."""
+        why: NoReferenceError | None = None
+        for amount in Amount:
+            if amount is Amount.FEW and why is not None and not why.takes_too_much:
+                break
+            try:
+                with as_reference():
+                    rows = CheckRows.of(batch, self._strategy, amount)
+                    self._runs.trace_alone(rows.whole)
+                message = self._look(rows)
+                if self._learned_nothing and not message and amount is Amount.MOST:
+                    continue
+                self._first_rows, self._amount = rows, amount
+                return message
+            except NoReferenceError as error:
+                why = error
+        _log.warning("the %s could not be checked (%s)", self._what, why)
+        return ""
+
+    def _variables(self) -> list[keras.Variable]:
+        model = self._model
+        optimizers = held_optimizers(model)
+        owners = (*optimizers, *metrics_of(model))
+        found = [*model.variables, *(each for owner in owners for each in owner.variables)]
+        return list({id(variable): variable for variable in found}.values())
+
+    def _look(self, rows: CheckRows) -> str:
+        """Sets right what can be; returns what cannot, or an empty text."""
+        if self._terms.sums_where_read:
+            # Found before the last `compile`, or of fewer rows.
+            self._terms.sums_where_read, self._terms.divides = False, None
+            self._runs.forget()
+        message = self._look_in_one_way(rows)
+        draws = ""
+        for way in other_ways(self._model, is_own=self._is_own, is_eager=self._is_eager) if message else ():
+            try:
+                if not self._look_in_another_way(rows, way):
+                    _log.log(way.level, "the %s %s", self._what, way.text)
+                    return ""
+            except DrawsBesideError as error:
+                # Seen in its graph, which is that of every worker.
+                draws = f"\n{error}"
+        return message + draws
+
+    def _look_in_one_way(self, rows: CheckRows) -> str:
+        try:
+            with self._dividing(rows):
+                self._runs.trace_divided(rows.parts)
+        except ParityError as error:
+            return first_of_workers(self._strategy, str(error))
+        remember_optimizers(self._model, _optimizers(self._terms))
+        self._state.name(self._variables())
+        if self._is_eager:
+            # No graph tells of others that it uses.
+            self._state.add(made_under(self._strategy).variables)
+        for optimizer in held_optimizers(self._model):
+            self._state.average(gradient_accumulators(innermost(optimizer)))
+        with self._state.put_back():
+            self._begin_anew()
+            return first_of_workers(self._strategy, self._compare(rows))
+
+    def _look_in_another_way(self, rows: CheckRows, way: OtherWay) -> str:
+        """Divides the step otherwise, and keeps to that if it is the cure."""
+        terms = self._terms
+        outer = terms.sums, terms.gathered
+        terms.sums, terms.gathered = set(), set(terms.gathered)
+        terms.sums_where_read, terms.divides = True, way.divides
+        self._runs.forget()
+        message = "It is not traced."
+        try:
+            with as_reference():
+                self._runs.trace_alone(rows.whole)
+            message = self._look_in_one_way(rows)
+        except DrawsBesideError:
+            raise
+        except TfscaleError as error:
+            message = first_of_workers(self._strategy, str(error))
+        finally:
+            if message:
+                terms.sums, terms.gathered = outer
+                terms.sums_where_read, terms.divides = False, None
+                self._runs.forget()
+        return message
+
+    def _begin_anew(self) -> None:
+        """As at the start of an epoch: of what was counted before, each replica holds another part."""
+        for metric in metrics_of(self._model):
+            metric.reset_state()
+        self._begin()
+        self._state.clear_averaged()
+
+    def _compare(self, rows: CheckRows) -> str:
+        before = self._state.read()
+        reference = self._reference_of(rows)
+        self._first_scale = reference.scale()
+        self._learned_nothing = reference.is_without_gradient()
+        with self._dividing(rows):
+            ours = self._findings.settle(rows, reference)
+        differences = self._differences(ours, reference, before)
+        # Where more is not as on one replica, the rows that such a metric is given need not fit together.
+        is_of_metrics = {difference.kind for difference in differences} <= {"metric", "log", "variable"}
+        if is_of_metrics and self._findings.gather(differences, reference):
+            self._runs.forget_divided()
+            ours = self._runs.divided(rows.parts)
+            differences = self._differences(ours, reference, before)
+        if not differences:
+            self._findings.gather_untold(reference, before)
+        if not differences and self._runs.assigned_apart:
+            return self._assigned_apart()
+        if not differences:
+            self._warn_of_kept(kept_differences(ours, reference, self._tolerance))
+            later = self._differences_later(rows)
+            return self._describe(later, rows) + _OF_LATER if later else ""
+        return "" if self._is_chance(rows, ours, reference, before) else self._describe(differences, rows)
+
+    def _warn_of_kept(self, names: Sequence[str]) -> None:
+        if names and not self._chance.is_drawn:
+            _log.warning(
+                "the %s keeps in Python what a replica computed of its own rows: %s. One replica keeps another value "
+                "there, and of several that of one is left; where a later step goes by it, so does that step differ. "
+                "Compute it of tfscale.gather_rows(x), the rows of all replicas, or let a keras.metrics object count.",
+                self._what,
+                ", ".join(names),
+            )
+
+    def _reference_of(self, rows: CheckRows) -> Outcome:
+        """The step on one replica; where its rows are too many for one worker's device, they are for all."""
+        found, why = None, ""
+        try:
+            with as_reference():
+                found = self._runs.alone(rows.whole)
+        except NoReferenceError as error:
+            if not error.takes_too_much:
+                raise
+            why = str(error)[:_SHOWN]
+        why = first_of_workers(self._strategy, why)
+        if found is None or why:
+            raise NoReferenceError(why, takes_too_much=True)
+        return found
+
+    def _describe(self, differences: Sequence[Difference], rows: CheckRows, what: str = "") -> str:
+        return describe_difference(differences, what or self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
+
+    def _differences_later(self, rows: CheckRows) -> list[Difference]:
+        """What differs in a state in which nothing is zero that may count later, such as the weight of a loss."""
+        with self._state.put_back():
+            counted = [each for metric in metrics_of(self._model) for each in metric.variables]
+            updated = [
+                each
+                for optimizer in held_optimizers(self._model)
+                for each in optimizer.variables
+                if each is not innermost(optimizer).iterations
+            ]
+            zeros = self._state.zeros([*counted, *updated])
+            for count in LATER_COUNTS if zeros else ():
+                self._state.stir(zeros, count)
+                before = self._state.read()
+                try:
+                    reference, ours = self._runs.alone(rows.whole), self._runs.divided(rows.parts)
+                except tf.errors.OpError:
+                    continue  # It is no state that the step was written for.
+                differences = self._differences(ours, reference, before, _LATER * self._tolerance)
+                if differences and not self._is_chance(rows, ours, reference, before, _LATER * self._tolerance):
+                    return differences
+            return []
+
+    def _assigned_apart(self) -> str:
+        names = ", ".join(repr(name) for name in self._runs.assigned_apart)
+        return (
+            f"The {self._what} leaves {self._strategy.num_replicas_in_sync} replicas with other values of a variable "
+            "than one, though it happens to give the same for these rows. Nothing was updated by it.\n"
+            f"Received: {names}, assigned from what each replica computed of its own rows. Compute that of "
+            "tfscale.gather_rows(x), which are the rows of all replicas. "
+            '`prepare(model, check="off")` trains without this check.'
+        )
+
+    @contextlib.contextmanager
+    def _dividing(self, rows: CheckRows) -> Iterator[None]:
+        """Says so where a step fails that one replica can take."""
+        try:
+            yield
+        except TfscaleError:
+            raise
+        except Exception as error:
+            shares = ", ".join(str(int(part.num_examples)) for part in rows.parts)
+            raise ParityError(
+                f"The {self._what} runs on one replica, and not when it is divided. "
+                f"It was tried on {rows.num_rows} rows; nothing was updated by it.\n"
+                f"Received: {type(error).__name__} on shares of {shares} rows: {str(error)[:_SHOWN]}"
+                f"{cause_of_failure(error)}"
+            ) from error
+
+    def _differences(
+        self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray], tolerance: float | None = None
+    ) -> list[Difference]:
+        """What differs by more than rounding: what the step computed first, then what it left."""
+        rows = self._compared(ours, reference, before)
+        return [row for row in rows if row.relative > (tolerance or self._tolerance)]
+
+    def _compared(self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray]) -> list[Difference]:
+        terms = term_differences(ours.if_mean, reference.if_mean)
+        sums = term_differences(ours.if_sum, reference.if_mean)
+        # Of reads, what is made of them is compared, beside the largest of its kind.
+        met = {term: row for term, row in terms.items() if term.kind not in ("log", "read")}
+        rows = [sums.get(term, row) if term in self._terms.sums else row for term, row in met.items()]
+        rows += log_differences(ours, reference, self._tells)
+        several = self._strategy.num_replicas_in_sync > len(self._strategy.extended.worker_devices)
+        # What another worker has counted is not here; its logs are.
+        left_out = self._state.divided() if several else set()
+        return rows + state_differences(ours, reference, before, slots_of(self._model), left_out)
+
+    def _is_chance(
+        self,
+        rows: CheckRows,
+        ours: Outcome,
+        reference: Outcome,
+        before: dict[str, np.ndarray],
+        tolerance: float | None = None,
+    ) -> bool:
+        differences = self._differences(ours, reference, before, tolerance)
+        return self._chance.explains(differences, rows, ours, reference, before, self._compared)
+
+
+def _optimizers(terms: Terms) -> list[keras.optimizers.Optimizer]:
+    owners = [reference() for reference in terms.owners.values()]
+    return [owner for owner in owners if isinstance(owner, keras.optimizers.Optimizer)]

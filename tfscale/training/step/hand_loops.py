@@ -1,0 +1,104 @@
+"""What becomes of a function that a loop by hand gives to `strategy.run`?
+
+Its losses are parts of a sum, as TensorFlow's guides have it: each replica divides by the number of examples in the
+batch, or by the number of replicas. An optimizer gets the sum, and clips, accumulates and updates as on one device.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.errors import DataError
+from tfscale.exact.metrics import meet_updates
+from tfscale.exact.terms import noting_sums
+from tfscale.gradients.optimizers import reduce_gradients_once
+from tfscale.replicas.all_reduce import all_reduce_sum
+from tfscale.replicas.batch_rows import leaves_of, plan_rows
+from tfscale.replicas.made import made_under
+from tfscale.replicas.replica_batch import ReplicaBatch, local_replicas, num_rows
+from tfscale.replicas.replica_count import LoopRows, in_loop
+from tfscale.replicas.replica_walk import mark_own
+from tfscale.training.step.rehearsal import rehearse
+
+_log = logging.getLogger(__name__)
+
+
+def prepare_function(strategy: tf.distribute.Strategy, function: Any, args: Any, kwargs: Any) -> Callable[..., Any]:
+    """Prepares what a function of a loop by hand uses; returns what is to be run in its place.
+
+    Args:
+        strategy: Whose replicas run it.
+        function: As given to `strategy.run`.
+        args: Likewise, with the values of all replicas.
+        kwargs: Likewise.
+    """
+    if not tf.executing_eagerly():
+        _build_optimizers(strategy, function, args, kwargs)
+        _mark_own_arguments(strategy, (args, kwargs))
+    made = made_under(strategy)
+    for optimizer in made.optimizers:
+        reduce_gradients_once(optimizer)
+    meet_updates(made.metrics)
+    total_of = functools.partial(_total_rows, strategy, (args, kwargs))
+
+    def on_replica(*own_args: Any, **own_kwargs: Any) -> Any:
+        with in_loop(_rows(own_args, own_kwargs, total_of)), noting_sums():
+            return function(*own_args, **own_kwargs)
+
+    return on_replica
+
+
+def _build_optimizers(strategy: tf.distribute.Strategy, function: Any, args: Any, kwargs: Any) -> None:
+    """Rehearses the step of a loop by hand whose optimizers are not built, which replicas could not do inside of it."""
+    if all(optimizer.built for optimizer in made_under(strategy).optimizers):
+        return
+    own_args, own_kwargs = tf.nest.map_structure(
+        lambda each: strategy.experimental_local_results(each)[0], (args, kwargs)
+    )
+    try:
+        rehearse(strategy, lambda _: function(*own_args, **own_kwargs), ())
+    except Exception as error:  # What is wrong with the user's step will show where it is run.
+        _log.debug("the step of a loop by hand could not be rehearsed: %s", error)
+
+
+def _mark_own_arguments(strategy: tf.distribute.Strategy, arguments: Any) -> None:
+    """Of what a loop by hand gives to `strategy.run`: each replica's own rows."""
+    for each in tf.nest.flatten(arguments):
+        if _is_of_replicas(each):
+            mark_own(strategy.experimental_local_results(each))
+
+
+def _is_of_replicas(value: Any) -> bool:
+    return isinstance(value, tf.distribute.DistributedValues) and not isinstance(value, tf.Variable)
+
+
+def _rows(own_args: Any, own_kwargs: Any, total_of: Callable[[int, Any], Any]) -> LoopRows | None:
+    """What this replica holds, as far as its arguments tell."""
+    for argument in (*own_args, *own_kwargs.values()):
+        if isinstance(argument, ReplicaBatch):
+            return None
+    leaves = tf.nest.flatten((own_args, own_kwargs))
+    tensors = [place for place, leaf in enumerate(leaves) if tf.is_tensor(leaf) and leaf.shape.rank != 0]
+    if not tensors:
+        return None
+    try:
+        place = tensors[plan_rows(leaves_of([leaves[place] for place in tensors])).reference]
+    except DataError:
+        return None
+    own = num_rows(leaves[place])
+    return LoopRows(own, functools.partial(total_of, place, own))
+
+
+def _total_rows(strategy: tf.distribute.Strategy, arguments: Any, place: int, own: Any) -> Any:
+    """The rows of all replicas, of which this process may know all."""
+    replicas = local_replicas(strategy)
+    if replicas.here < replicas.total:
+        return tf.cast(all_reduce_sum([tf.cast(own, tf.float32)])[0], tf.int64)
+    values: Sequence[Any] = strategy.experimental_local_results(tf.nest.flatten(arguments)[place])
+    rows = [num_rows(value) for value in values]
+    return sum(rows) if len(rows) == replicas.total else own * replicas.total
