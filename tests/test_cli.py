@@ -49,7 +49,6 @@ def test_verify_target(target):
 @pytest.mark.parametrize(
     ("argv", "shown"),
     [
-        ([], "COMMAND"),
         (["lunch"], "invalid choice: 'lunch'"),
         (["launch"], "SCRIPT"),
         (["launch", "--workers", "0", "train.py"], "must be a positive integer. Received: '0'"),

@@ -22,6 +22,7 @@ DOCUMENTS = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "docs/command_line.md",
     "examples/README.md",
     "tests/programs/README.md",
     *PAGES,

@@ -27,6 +27,8 @@ print(json.dumps([elapsed_s, sorted({{name.partition(".")[0] for name in sys.mod
         "import tfscale.cli; tfscale.cli.make_parser()",
         "import tfscale.launch.command",
         "import tfscale.doctor.command",
+        "import tfscale.adopting.command",
+        "import tfscale.reporting.command",
     ],
 )
 def test_import_loads_no_framework(code):

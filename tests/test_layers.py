@@ -14,6 +14,7 @@ _TRAINS = (
     *("errors", "moved", "framework", "cluster", "scaling", "measure", "replicas", "data", "exact"),
     *("gradients", "rederive", "recovery", "training"),
 )
+_COMMANDS = ("adopting", "console", "plan", "reporting", "study")
 BELOW = {
     "errors": set(),
     "moved": set(),
@@ -24,6 +25,9 @@ BELOW = {
     "study": {"errors"},
     "plan": {"errors", "scaling", "measure", "study"},
     "launch": {"errors", "cluster"},
+    "console": {"errors"},
+    "adopting": {"errors"},
+    "reporting": {"errors", "console", "measure"},
     "replicas": {"errors", "framework", "cluster"},
     "data": {"errors", "framework", "cluster", "replicas"},
     "exact": {"errors", "framework", "cluster", "scaling", "replicas"},
@@ -37,14 +41,14 @@ BELOW = {
     "ray": {*_TRAINS, "launch"},
     "doctor": {*_TRAINS, "launch"},
     "flags": {*_TRAINS, "data_parallel"},
-    "parity": {*_TRAINS, "launch", "data_parallel"},
-    "trials": {*_TRAINS, "launch", "data_parallel", "parity", "study", "plan"},
-    "sweeps": {*_TRAINS, "launch", "data_parallel", "parity", "study", "plan", "trials"},
-    "cli": {*_TRAINS, "study", "plan", "launch", "data_parallel", "parity", "doctor", "trials", "sweeps"},
+    "parity": {*_TRAINS, "launch", "data_parallel", "console"},
+    "trials": {*_TRAINS, "launch", "data_parallel", "parity", "study", "plan", "console"},
+    "sweeps": {*_TRAINS, "launch", "data_parallel", "parity", "study", "plan", "console", "trials"},
+    "cli": {*_TRAINS, *_COMMANDS, "launch", "data_parallel", "parity", "doctor", "trials", "sweeps"},
     "__main__": {"cli"},
     "__init__": {
         *(*_TRAINS, *_NUMBERS, "plan", "launch", "data_parallel", "loops", "callbacks", "ray", "flags", "parity"),
-        *("trials", "sweeps"),
+        *("console", "trials", "sweeps"),
     },
 }
 # The rooms inside of `training`, alike; what lies in none of them is above them all.
@@ -59,7 +63,7 @@ USES_TENSORFLOW = {
     *("framework", "replicas", "data", "exact", "gradients", "rederive", "recovery", "training"),
     *("loops", "data_parallel", "parity", "doctor", "trials", "sweeps"),
 }
-USES_MORE = {"flags": {"absl"}, "ray": {"numpy", "ray"}}
+USES_MORE = {"flags": {"absl"}, "ray": {"numpy", "ray"}, "console": {"rich"}, "cli": {"argcomplete"}}
 DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 # Extras, of one part.
 EXTRAS = {"trials": {"matplotlib"}, "sweeps": {"matplotlib", "optuna", "yaml"}}

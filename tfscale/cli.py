@@ -1,19 +1,24 @@
 """The command `tfscale`.
 
 Exit status: 0 when all is well, 1 when a check found a difference, 2 when it could not run; `launch` returns that of
-the worker that failed.
+the worker that failed. `tfscale.console.commands` has the whole table.
 """
 
 import argparse
 import importlib.metadata
+import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from tfscale.adopting import flags as init_flags
+from tfscale.console.commands import COMMANDS, overview
 from tfscale.doctor import flags as doctor_flags
 from tfscale.errors import TfscaleError, in_short
 from tfscale.launch import flags as launch_flags
 from tfscale.plan import flags as foretelling_flags
+from tfscale.reporting import flags as report_flags
 from tfscale.scaling import plan_command
 from tfscale.study import flags as study_flags
 from tfscale.sweeps import flags as sweep_flags
@@ -38,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         Traceback (most recent call last):
         SystemExit: 0
     """
-    args = make_parser().parse_args(argv)
+    parser = make_parser()
+    _complete(parser)
+    args = parser.parse_args(argv)
     run: Callable[[argparse.Namespace], int] = args.run
     try:
         return run(args)
@@ -47,8 +54,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
+def _complete(parser: argparse.ArgumentParser) -> None:
+    """Answers a shell that asks what may come next, and ends: `eval "$(register-python-argcomplete tfscale)"`."""
+    if "_ARGCOMPLETE" in os.environ and importlib.util.find_spec("argcomplete"):
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose messages are short, whatever was given; those of its subcommands are of the same class."""
+
+    def format_help(self) -> str:
+        """The flags; below them an example, and what the exit status means."""
+        command = COMMANDS.get(self.prog.rpartition(" ")[2])
+        return super().format_help() + (f"\n{command.epilog()}\n" if command else "")
 
     def error(self, message: str) -> NoReturn:
         """Ends the process."""
@@ -59,26 +79,60 @@ def make_parser() -> argparse.ArgumentParser:
     """Returns the parser; every subcommand sets `run`, a function of the parsed arguments."""
     parser: argparse.ArgumentParser = _Parser(prog="tfscale", description="Train one Keras model on N replicas.")
     parser.add_argument("--version", action="version", version=f"tfscale {importlib.metadata.version('tfscale')}")
-    subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser.set_defaults(run=_run_alone)
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_init(subcommands)
     _add_verify(subcommands)
+    _add_launch(subcommands)
+    _add_report(subcommands)
+    _add_plan(subcommands)
     _add_measure(subcommands)
     _add_study(subcommands)
     _add_sweep(subcommands)
-    _add_plan(subcommands)
-    _add_launch(subcommands)
     _add_doctor(subcommands)
     return parser
+
+
+def _run_alone(args: argparse.Namespace) -> int:
+    del args
+    print(overview(importlib.metadata.version("tfscale")))
+    return 0
+
+
+def _add_init(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    init = subcommands.add_parser("init", help=COMMANDS["init"].purpose, description=init_flags.DESCRIPTION)
+    init_flags.add_flags(init)
+    init.set_defaults(run=_run_init)
+
+
+def _run_init(args: argparse.Namespace) -> int:
+    # Of interest to no other command.
+    from tfscale.adopting.command import run
+
+    return run(args)
+
+
+def _add_report(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    report = subcommands.add_parser("report", help=COMMANDS["report"].purpose, description=report_flags.DESCRIPTION)
+    report_flags.add_flags(report)
+    report.set_defaults(run=_run_report)
+
+
+def _run_report(args: argparse.Namespace) -> int:
+    # Of interest to no other command.
+    from tfscale.reporting.command import run
+
+    return run(args)
 
 
 def _add_verify(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     verify = subcommands.add_parser(
         "verify",
-        help="show that N replicas give the result of one, on your own model and data",
+        help=COMMANDS["verify"].purpose,
         description=(
             "Train your model on each number of replicas, each in a process of its own on logical "
             "CPUs, and print how far weights, optimizer state, metrics and predictions are apart."
         ),
-        epilog="Exit status: 0 when all are equal, 1 when one differs, 2 when it could not run.",
     )
     verify.add_argument(
         "build",
@@ -117,6 +171,7 @@ def _add_verify(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser
         choices=("keras",),
         help="run plain Keras beside, to see what would have happened without tfscale",
     )
+    verify.add_argument("--json", action="store_true", help="print JSON")
     verify.set_defaults(run=_run_verify)
 
 
@@ -130,13 +185,12 @@ def _run_verify(args: argparse.Namespace) -> int:
 def _add_measure(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     measure = subcommands.add_parser(
         "measure",
-        help="measure the noise in your model's gradients: up to which batch do more replicas pay?",
+        help=COMMANDS["measure"].purpose,
         description=(
             "Train your model for some steps on the devices that are here, and tell its noise scale: the batch at "
             "which noise and gradient are equally long. It is an order of magnitude for the batch up to which twice "
             "the examples a step take about half the steps."
         ),
-        epilog="Exit status: 0 when it could be told, 1 when it takes more steps, 2 when it could not run.",
     )
     measure.add_argument(
         "build", type=_parse_target, metavar="BUILD", help="the function that returns the compiled model"
@@ -164,7 +218,7 @@ def _run_measure(args: argparse.Namespace) -> int:
 def _add_study(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     study = subcommands.add_parser(
         "study",
-        help="find the critical batch of your model by training it at many batches",
+        help=COMMANDS["study"].purpose,
         description=study_flags.DESCRIPTION,
         epilog=study_flags.EPILOG,
     )
@@ -186,9 +240,8 @@ def _run_study(args: argparse.Namespace) -> int:
 def _add_sweep(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sweep = subcommands.add_parser(
         "sweep",
-        help="find the best settings of your function, trying many side by side",
+        help=COMMANDS["sweep"].purpose,
         description=sweep_flags.DESCRIPTION,
-        epilog=sweep_flags.EPILOG,
     )
     sweep.add_argument(
         "objective",
@@ -210,7 +263,7 @@ def _run_sweep(args: argparse.Namespace) -> int:
 def _add_plan(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     plan = subcommands.add_parser(
         "plan",
-        help="show what becomes of batch, rate and every step-counted knob on N replicas",
+        help=COMMANDS["plan"].purpose,
         description=(
             "Derive both ways to train a recipe on N replicas: with its batch kept, and with the batch grown. With "
             "--noise, foretell what each number of replicas would take, from what was measured."
@@ -247,7 +300,7 @@ def _calibration(build: str, data: str) -> "Callable[[Trace], CriticalBatch]":
 def _add_launch(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     launch = subcommands.add_parser(
         "launch",
-        help="start the workers of a job, watch them, stop them together",
+        help=COMMANDS["launch"].purpose,
         description=launch_flags.DESCRIPTION,
         epilog=launch_flags.EPILOG,
     )
@@ -265,7 +318,7 @@ def _run_launch(args: argparse.Namespace) -> int:
 def _add_doctor(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     doctor = subcommands.add_parser(
         "doctor",
-        help="show what is here, what is wrong, and what to do about it",
+        help=COMMANDS["doctor"].purpose,
         description=doctor_flags.DESCRIPTION,
         epilog=doctor_flags.EPILOG,
     )

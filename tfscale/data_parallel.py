@@ -325,7 +325,8 @@ class DataParallel:
             RecoveryError: For `BackupAndRestore` on several workers; `Recovery` does what it is for.
         """
         if directory is None or isinstance(directory, str | os.PathLike):
-            report = ScalingReport(self.plan, examples_per_epoch=self._recipe.examples_per_epoch, directory=directory)
+            examples = self._recipe.examples_per_epoch
+            report = ScalingReport(self.plan, examples_per_epoch=examples, directory=directory, describe=self.__str__)
             replicas = local_replicas(self._strategy)
             recovery = [] if directory is None else [Recovery(find_directory(directory) / "recovery")]
             watches: list[Any] = [NonFiniteWatch("report"), *([DriftWatch()] if replicas.total > 1 else [])]

@@ -101,6 +101,14 @@ class ScalingError(TfscaleError, ValueError):
     """A hyper-parameter cannot be re-derived: a bad ratio, rule or value, or one that was re-derived before."""
 
 
+class ReportError(TfscaleError, ValueError):
+    """A run has left nothing that a report could be made of, or what it left cannot be read."""
+
+
+class ScriptError(TfscaleError, ValueError):
+    """A script cannot be read, or not be written."""
+
+
 class StudyError(TfscaleError, ValueError):
     """A study or a sweep cannot be run as asked, or its results cannot be read or fitted."""
 

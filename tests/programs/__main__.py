@@ -40,7 +40,10 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = _chosen(options.names)
     if options.show:
         print(
-            *(script_of(program, Setting(options.replicas[-1], one_scope=options.one_scope)) for program in chosen),
+            *(
+                script_of(program, Setting(options.replicas[-1], one_scope=options.one_scope, init=options.init))
+                for program in chosen
+            ),
             sep="\n",
         )
         return 0
@@ -134,7 +137,7 @@ def _settings(program: Program, options: argparse.Namespace) -> list[Setting]:
     wanted = (options.workers or program.workers) and not program.has_own_strategy
     if wanted and not (options.no_workers or options.twice):
         settings.append(Setting(1, workers=2))
-    return [replace(each, float64=options.float64, one_scope=options.one_scope) for each in settings]
+    return [replace(each, float64=options.float64, one_scope=options.one_scope, init=options.init) for each in settings]
 
 
 def _again_in_float64(runs: _Runs, verdicts: dict, options: argparse.Namespace) -> dict:
@@ -167,6 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--one-scope", action="store_true", help="the whole script under the scope, what trains as well"
     )
+    parser.add_argument("--init", action="store_true", help="the lines that `tfscale init` adds, in the README's place")
     parser.add_argument("--twice", action="store_true", help="plain Keras only, and twice: are the numbers the same?")
     parser.add_argument("--show", action="store_true", help="print the scripts with the README's lines; run nothing")
     parser.add_argument("--verbose", action="store_true", help="show the output of runs that failed")

@@ -16,6 +16,8 @@ class Setting:
     drawn: bool = False
     # Whether all of the script stands under the scope, what trains included.
     one_scope: bool = False
+    # Whether the lines are those that `tfscale init` adds.
+    init: bool = False
     # Whether plain Keras is run once more, to see whether it gets the same numbers.
     again: bool = False
 

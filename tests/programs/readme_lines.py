@@ -21,7 +21,9 @@ import ast
 import itertools
 import re
 
-from tests.programs.program import makes_strategy
+from tests.programs.program import Program, makes_strategy
+from tfscale.adopting.placing import adopt
+from tfscale.adopting.source import read_source
 
 # A model on which only `predict` is called stays as it is: an encoder of a model that was prepared, say.
 _PREPARED_FOR = {"fit", "evaluate", "train_on_batch", "test_on_batch"}
@@ -64,6 +66,14 @@ def _with_own_strategy(tree: ast.Module, num_replicas: int) -> ast.Module:
     for statement in _Prepare().visit(ast.parse(ast.unparse(tree))).body:
         body += handed_over if makes_strategy(statement) else [statement]
     return ast.fix_missing_locations(ast.Module(body, type_ignores=[]))
+
+
+def with_lines_of_init(program: Program, num_replicas: int) -> ast.Module:
+    """The program with the lines that `tfscale init --simulate` adds."""
+    adoption = adopt(read_source(program.path), simulate=num_replicas)
+    if adoption.not_placed:
+        raise ValueError(f"{program.name}: {adoption.not_placed}")
+    return ast.parse(adoption.text)
 
 
 def _trains(statement: ast.stmt) -> bool:

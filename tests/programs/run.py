@@ -15,14 +15,16 @@ import tensorflow as tf
 from tests.programs import noise
 from tests.programs.outcome import Outcome, Setting
 from tests.programs.program import Program
-from tests.programs.readme_lines import in_float64, with_readme_lines
+from tests.programs.readme_lines import in_float64, with_lines_of_init, with_readme_lines
 from tfscale import TfscaleError
 
 
 def script_of(program: Program, setting: Setting) -> str:
     """The source that is run."""
     tree = program.tree
-    if setting.replicas:
+    if setting.replicas and setting.init:
+        tree = with_lines_of_init(program, setting.replicas)
+    elif setting.replicas:
         tree = with_readme_lines(tree, setting.replicas, one_scope=setting.one_scope)
     return ast.unparse(in_float64(tree) if setting.float64 else tree) + "\n"
 

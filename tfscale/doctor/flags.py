@@ -8,10 +8,7 @@ DESCRIPTION = (
     "numbers over all replicas, and time it: run it on all workers, as `tfscale launch --workers 2 -m tfscale doctor`; "
     "the chief prints everything, the others what is wrong with them."
 )
-EPILOG = (
-    "Exit status: 0 without errors (warnings are none), 1 with one. TensorFlow runs in a process of its own, and may "
-    "be absent or broken."
-)
+EPILOG = "TensorFlow runs in a process of its own, and may be absent or broken."
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -13,9 +13,7 @@ DESCRIPTION = (
 )
 EPILOG = (
     "TensorFlow's server listens on every interface of a host, without a password: see --isolate-network. Workers on "
-    "this machine get a secret of their own for their meeting; with --hosts, set TFSCALE_SECRET alike on every host. "
-    "Exit status: 0 when every worker ended well, else that of the first to fail; 128 + N for signal N; 2 when nothing "
-    "could be started."
+    "this machine get a secret of their own for their meeting; with --hosts, set TFSCALE_SECRET alike on every host."
 )
 
 

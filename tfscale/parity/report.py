@@ -77,26 +77,38 @@ class ParityReport:
             row["difference"] = row["difference"] if math.isfinite(row["difference"]) else None
         return report
 
-    def __str__(self) -> str:
-        lines = [*textwrap.wrap(self.title, _WIDTH), *_table(self.rows)]
+    def below(self) -> list[str]:
+        """What stands below the table: the verdict, causes and notes."""
         reference = f"above {self.tolerance:g} from plain Keras on one device."
         if self.equal:
-            lines.append(f"Equal: no relative difference {reference}")
+            lines = [f"Equal: no relative difference {reference}"]
         else:
-            lines.append(f"Differs: a run through tfscale has a relative difference {reference}")
+            lines = [f"Differs: a run through tfscale has a relative difference {reference}"]
         for text in (*self.causes, *(f"Note: {note}" for note in self.notes)):
             lines += textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False)
-        return "\n".join(lines)
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join([*textwrap.wrap(self.title, _WIDTH), *_table(self.rows), *self.below()])
 
 
-def _table(rows: tuple[ParityRow, ...]) -> list[str]:
-    cells = [("run", "quantity", "difference", "verdict", "largest in")]
+HEADER = ("run", "quantity", "difference", "verdict", "largest in")
+
+
+def cells_of(rows: tuple[ParityRow, ...]) -> list[tuple[str, str, str, str, str]]:
+    """The texts of the table; a run is named once."""
+    cells = []
     previous = None
     for row in rows:
         run = row.run if row.run != previous else ""
         previous = row.run
         size = f"{row.difference:.1e}" if math.isfinite(row.difference) else "-"
         cells.append((run, row.quantity, size, row.verdict, row.where))
+    return cells
+
+
+def _table(rows: tuple[ParityRow, ...]) -> list[str]:
+    cells = [HEADER, *cells_of(rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(4)]
     # Numbers to the right, text to the left; the last column is free.
     return [

@@ -37,6 +37,7 @@ def verify(
     tolerance: float | None = None,
     timeout_s: float = 600.0,
     on_start: Callable[[RunSpec], None] | None = None,
+    on_report: Callable[[ParityReport], None] = print,
 ) -> ParityReport:
     """Compares a script on N replicas with itself on one device, and prints the table.
 
@@ -73,6 +74,7 @@ def verify(
             the model computes in half precision.
         timeout_s: Seconds that one run may take; then it is ended, with all that it started.
         on_start: Called with each run when it starts; by default it is logged.
+        on_report: Called with the report; by default it is printed.
 
     Returns:
         The report; `.equal` is the verdict.
@@ -128,7 +130,7 @@ def verify(
         made = Experiment(script, Path(directory), timeout_s=timeout_s, on_start=on_start or _log_start)
         with contextlib.closing(made) as experiment:
             report = _compare(experiment, runs, script, tolerance)
-    print(report)
+    on_report(report)
     return report
 
 

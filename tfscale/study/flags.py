@@ -10,7 +10,7 @@ DESCRIPTION = (
 )
 EPILOG = (
     "BUILD takes a rate, as `def build(rate=0.1)`, and may take the batch and what else is searched. DATA returns "
-    "arrays. Exit status: 0 when the batches contain the critical one, 1 when they do not, 2 when it could not run."
+    "arrays."
 )
 
 
@@ -40,6 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget-hours", type=float, metavar="H", help="after which no trial is begun")
     parser.add_argument("--micro-batch", type=_count, metavar="N", help="most examples of one pass")
     parser.add_argument("--at-a-time", type=_count, metavar="N", help="trials side by side (default: GPUs, or cores)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--no-report", action="store_true", help="write no picture and no page")
 
 

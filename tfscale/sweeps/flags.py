@@ -8,7 +8,6 @@ DESCRIPTION = (
     "Call your function with many settings, each in a process of its own, as many at a time as there are devices, and "
     "find the one with the best result. A sweep that was killed goes on where it was; what fails is a row."
 )
-EPILOG = "Exit status: 0 when a trial has a result, 1 when none has, 2 when it could not run."
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
-import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from tfscale.console.screen import Progress
 from tfscale.parity.target import find_target
-from tfscale.study import TrialResult, fit
+from tfscale.study import Study, TrialResult, fit
 from tfscale.study.goal import parse_goal
 from tfscale.study.schedule import Settings, parse_batches
 from tfscale.trials.measuring import import_like_python
@@ -35,11 +37,14 @@ def run(args: argparse.Namespace) -> int:
     reference = args.reference_batch or batches[len(batches) // 2]
     settings = Settings(batches, args.trials, args.seeds, parameters, reference, args.rule, examples)
     experiment = Experiment(build, data, goal, args.budget_epochs * examples, args.micro_batch)
-    directory, progress = Path(args.directory), _Progress()
+    directory = Path(args.directory)
     most_s = math.inf if args.budget_hours is None else 3600 * args.budget_hours
-    results = run_study(
-        experiment, settings, directory, at_a_time=args.at_a_time, most_s=most_s, on_result=progress.show
-    )
+    with Progress() as progress:
+
+        def show(result: TrialResult, left: int) -> None:
+            progress.end(_told(result), left)
+
+        results = run_study(experiment, settings, directory, at_a_time=args.at_a_time, most_s=most_s, on_result=show)
     study = fit(results)
     if not args.no_report:
         title = f"{build}: {goal}"
@@ -47,27 +52,33 @@ def run(args: argparse.Namespace) -> int:
             f"other schedules than that of `build`, other rates than around its {parameters[0].centre:g}, other goals"
         )
         write_report(directory, study, results, title=title, not_tried=f"{not_tried}.")
-    print(study)
-    print(f"{len(results)} trials in {directory / 'study.csv'}" + ("" if args.no_report else ", study.png, study.html"))
+    if args.json:
+        print(json.dumps(_facts(study, results, directory), indent=1))
+    else:
+        print(study)
+        print(
+            f"{len(results)} trials in {directory / 'study.csv'}"
+            + ("" if args.no_report else ", study.png, study.html")
+        )
     return 0 if study.is_bracketed else 1
 
 
-class _Progress:
-    """Tells of each trial, and how long those that are left of the round will take at this pace."""
+def _told(result: TrialResult) -> str:
+    trial = result.trial
+    steps = "" if math.isinf(result.steps) else f" in {result.steps:.1f} steps"
+    return f"batch {trial.batch}, point {trial.point}, seed {trial.seed}: {result.reason}{steps}"
 
-    def __init__(self) -> None:
-        self._begun_s = time.monotonic()
-        self._ended = 0
 
-    def show(self, result: TrialResult, left: int) -> None:
-        """One line."""
-        self._ended += 1
-        trial = result.trial
-        left_s = (time.monotonic() - self._begun_s) / self._ended * left
-        steps = "" if math.isinf(result.steps) else f" in {result.steps:.1f} steps"
-        print(
-            f"batch {trial.batch}, point {trial.point}, seed {trial.seed}: {result.reason}{steps}; "
-            f"{left} left of this round, about {left_s:.0f} s",
-            file=sys.stderr,
-            flush=True,
-        )
+def _facts(study: Study, results: Sequence[TrialResult], directory: Path) -> dict[str, Any]:
+    """What the text says, for JSON; a number without an end is None."""
+    return {
+        "b_crit": study.b_crit,
+        "interval": [each if math.isfinite(each) else None for each in study.interval],
+        "is_bracketed": study.is_bracketed,
+        "best": {str(batch): steps for batch, steps in study.best.items()},
+        "best_parameters": {str(batch): dict(each) for batch, each in study.best_parameters.items()},
+        "regimes": study.regimes and {name: list(each) for name, each in study.regimes.items()},
+        "told": str(study).splitlines(),
+        "trials": len(results),
+        "directory": str(directory),
+    }

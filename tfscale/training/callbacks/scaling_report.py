@@ -20,6 +20,7 @@ from tfscale.recovery.location import RemotePath, find_directory
 from tfscale.recovery.store import Store, StoreError, answer_within
 from tfscale.rederive.replica_scaling import current_rate
 from tfscale.scaling import BatchPlan
+from tfscale.training.callbacks.run_record import RunRecord
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,9 @@ class ScalingReport(keras.callbacks.Callback):
         examples_per_epoch: Examples in an epoch.
         directory: Where to write `scaling.csv` and TensorBoard's events, here or in a store ("gs://bucket/run"); None
             for the log alone. On several workers, give it to the chief only. A run that starts at an `initial_epoch`
-            goes on in the file that is there.
+            goes on in the file that is there. In a directory of this host, `run.jsonl` is beside it, with the logs of
+            each epoch and where its time went: `tfscale report` reads it.
+        describe: Tells what was derived, for `run.jsonl`; `DataParallel.__str__`, say.
         clock: Seconds, from anywhere.
 
     Example:
@@ -75,12 +78,14 @@ class ScalingReport(keras.callbacks.Callback):
         *,
         examples_per_epoch: int | None = None,
         directory: str | os.PathLike[str] | None = None,
+        describe: Callable[[], str] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ):
         super().__init__()
         self._plan = plan
         self._examples_per_epoch = examples_per_epoch
         self._directory = None if directory is None else find_directory(directory)
+        self._record = None if self._directory is None else _record_in(self._directory, plan, describe)
         self._clock = clock
         self._writer: Any = None
         self._is_first = True
@@ -94,33 +99,54 @@ class ScalingReport(keras.callbacks.Callback):
         del logs
         self.rows = []
         self._is_first = True
+        if self._record is not None:
+            self._record.begin()
         if self._directory is not None:
             self._writer = tf.summary.create_file_writer(str(self._directory / "scaling"))
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Starts the clock anew."""
-        del epoch, logs
+        del logs
+        if self._record is not None:
+            self._record.begin_epoch(epoch, self._steps())
         self._start_s = None
         self._batches = self._untimed = 0
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Starts the clock."""
         del batch, logs
+        if self._record is not None:
+            self._record.begin_call()
         if self._start_s is None:
             self._start_s = self._clock()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Reads the clock; `batch` is the last of several steps that run in one call."""
         del logs
+        if self._record is not None:
+            self._record.end_call()
         self._batches = batch + 1
         self._end_s = self._clock()
         if self._is_first:
             self._is_first = False
             self._start_s, self._untimed = self._end_s, self._batches
 
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Starts the clock of validation."""
+        del logs
+        if self._record is not None:
+            self._record.begin_test()
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Reads it."""
+        del logs
+        if self._record is not None:
+            self._record.end_test()
+
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Writes a row."""
-        del logs
+        if self._record is not None:
+            self._record.end_epoch(epoch, self._steps(), logs)
         row = self._row(epoch)
         self.rows.append(row)
         shown = ", ".join(f"{name} {value:.6g}" for name, value in row.items() if value is not None)
@@ -137,6 +163,8 @@ class ScalingReport(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         """Closes TensorBoard's file."""
         del logs
+        if self._record is not None:
+            self._record.end()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -163,9 +191,12 @@ class ScalingReport(keras.callbacks.Callback):
             return float(keras.ops.convert_to_numpy(optimizer.position))
         return float(self._plan.steps_to_reference_steps(steps))
 
+    def _steps(self) -> int:
+        return int(keras.ops.convert_to_numpy(innermost(self.model.optimizer).iterations))
+
     def _row(self, epoch: int) -> dict[str, Any]:
         optimizer = innermost(self.model.optimizer)
-        steps = int(keras.ops.convert_to_numpy(optimizer.iterations))
+        steps = self._steps()
         accumulation = optimizer.gradient_accumulation_steps or 1
         timed = self._batches - self._untimed
         seconds = self._end_s - (self._start_s or 0.0)
@@ -182,6 +213,19 @@ class ScalingReport(keras.callbacks.Callback):
             "examples_per_s": timed * self._plan.global_batch / seconds if is_timed else None,
             "step_time_s": seconds / timed * accumulation if is_timed else None,
         }
+
+
+def _record_in(directory: Path | RemotePath, plan: BatchPlan, describe: Callable[[], str] | None) -> RunRecord | None:
+    """None for a store, whose objects cannot be added to."""
+    if isinstance(directory, RemotePath):
+        return None
+    facts = {
+        "replicas": plan.num_replicas,
+        "global_batch": plan.global_batch,
+        "reference_batch": plan.reference_batch,
+        "batch_ratio": float(plan.batch_ratio),
+    }
+    return RunRecord(directory, facts, describe)
 
 
 def _scalar() -> Any:

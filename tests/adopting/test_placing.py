@@ -1,0 +1,165 @@
+"""`tfscale init`: over all of the corpus, and over scripts in other shapes."""
+
+import ast
+import json
+import subprocess
+
+import pytest
+
+from tests.programs.program import all_programs
+from tfscale import ScriptError, cli
+from tfscale.adopting.placing import adopt
+from tfscale.adopting.source import Source, read_source
+
+PROGRAMS = all_programs()
+
+
+def adopted(tmp_path, text, **arguments):
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    return adopt(read_source(path), **arguments)
+
+
+def test_all_of_the_corpus_has_a_place_and_the_diffs_apply(tmp_path):
+    patch, expected = [], {}
+    for name, program in PROGRAMS.items():
+        source = read_source(program.path)
+        adoption = adopt(source)
+        assert adoption.not_placed == [], name
+        assert "tfscale.DataParallel(global_batch=BATCH" in adoption.text, name
+        ast.parse(adoption.text)
+        (tmp_path / f"{name}.py").write_text(source.text)
+        patch.append(adoption.diff().replace(program.path.as_posix().lstrip("/"), f"{name}.py"))
+        expected[name] = adoption.text
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input="".join(patch), text=True, check=True, timeout=60)
+    assert {name: (tmp_path / f"{name}.py").read_text() for name in PROGRAMS} == expected
+
+
+def test_without_the_lines_it_is_the_script_again():
+    for name, program in PROGRAMS.items():
+        source = read_source(program.path)
+        tree = ast.parse(adopt(source).text)
+        if not program.has_own_strategy:
+            assert ast.unparse(_Without().visit(tree)) == ast.unparse(source.tree()), name
+
+
+class _Without(ast.NodeTransformer):
+    """Takes tfscale's lines out again."""
+
+    def visit_Import(self, node):
+        return None if node.names[0].name == "tfscale" else node
+
+    def visit_Assign(self, node):
+        self.generic_visit(node)
+        return None if ast.unparse(node).startswith("dp = tfscale") else node
+
+    def visit_With(self, node):
+        self.generic_visit(node)
+        return node.body if ast.unparse(node.items[0]) == "dp.scope()" else node
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        return node.args[0] if ast.unparse(node.func) == "dp.prepare" else node
+
+
+MAIN = '''import argparse
+import keras
+
+def build():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+
+def main():
+    args = argparse.ArgumentParser().parse_args()
+    model = build()
+    text = """one
+two"""
+    model.fit(x, y, batch_size=args.batch)
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def test_a_main_function(tmp_path):
+    text = adopted(tmp_path, MAIN, simulate=2).text
+    assert "import keras\nimport tfscale\ntfscale.simulate_replicas(2)\n" in text
+    assert (
+        "    args = argparse.ArgumentParser().parse_args()\n"
+        "    dp = tfscale.DataParallel(global_batch=args.batch)\n"
+        "    with dp.scope():\n"
+        "        model = build()\n"
+        '    text = """one\ntwo"""\n'
+        "    dp.prepare(model).fit(x, y, batch_size=args.batch)\n"
+    ) in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("import keras\nm = keras.Model()\nm.fit(x, y, batch_size=8)\nm.fit(x, y, batch_size=4)\n", "it may be 8"),
+        ("import keras\nm = keras.Model()\nm.fit(make_data())\n", "give --global-batch"),
+        ("import keras\nm = keras.Model()\nm.fit(x, y, batch_size=int('8'))\n", "give the batch a name first"),
+        ("import keras\nm = keras.Model()\nB = 8\nm.fit(x, y, batch_size=B)\n", "it must stand above line 2"),
+        ("import keras\nBATCH = 8\n", "there is none"),
+    ],
+)
+def test_what_cannot_be_placed_is_said_and_nothing_is_written(tmp_path, capsys, text, shown):
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    assert cli.main(["init", str(path), "--write", "--json"]) == 1
+    facts = json.loads(capsys.readouterr().out)
+    assert shown in " ".join(facts["not_placed"])
+    assert (facts["written"], facts["diff"], path.read_text()) == (False, "", text)
+
+
+def test_write(tmp_path, capsys):
+    path = tmp_path / "script.py"
+    path.write_bytes(b"import keras\r\nm = keras.Model()\r\nm.fit(x, y)\r\n")
+    assert cli.main(["init", str(path)]) == 0
+    assert "+import tfscale" in capsys.readouterr().out
+    assert cli.main(["init", str(path), "--write"]) == 0
+    assert path.read_bytes().startswith(
+        b"import keras\r\nimport tfscale\r\ndp = tfscale.DataParallel(global_batch=32)\r\nwith dp.scope():\r\n    m ="
+    )
+    assert cli.main(["init", str(path), "--write"]) == 0
+    assert "imports tfscale already" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["script.py"]
+
+
+def test_what_is_a_string_or_somebody_elses_stays(tmp_path):
+    text = adopted(
+        tmp_path,
+        "import keras\nfrom sklearn.preprocessing import StandardScaler\nscaler = StandardScaler()\nx = scaler.fit(x)\n"
+        'model = keras.Model(name="""a\nb""")\nmodel.fit(x, y, batch_size=4)\n',
+    ).text
+    assert (
+        'x = scaler.fit(x)\nwith dp.scope():\n    model = keras.Model(name="""a\nb""")\ndp.prepare(model).fit' in text
+    )
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.py", b"def ("), ("a.ipynb", b"{}"), ("a.py", b"\xff\xfe")])
+def test_what_is_no_script_is_refused(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ScriptError, match="Received: "):
+        adopt(read_source(tmp_path / name))
+    with pytest.raises(ScriptError, match="Received: "):
+        read_source(tmp_path / "missing.py")
+
+
+def test_a_batch_for_each_replica_stays_one(tmp_path):
+    text = (
+        "import tensorflow as tf\nstrategy = tf.distribute.MirroredStrategy()\nB = 64 * strategy.num_replicas_in_sync\n"
+        "with strategy.scope():\n    model = make()\nmodel.fit(x, y, batch_size=B)\n"
+    )
+    assert "dp = tfscale.DataParallel(per_replica_batch=64)\nstrategy = dp.strategy\n" in adopted(tmp_path, text).text
+
+
+def test_source_keeps_its_encoding(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_bytes("# coding: latin-1\nname = 'ü'\n".encode("latin-1"))
+    source = read_source(path)
+    source.write(source.text)
+    assert path.read_bytes() == "# coding: latin-1\nname = 'ü'\n".encode("latin-1")
+    assert isinstance(source, Source)

@@ -1,0 +1,91 @@
+"""What the command says about itself: the overview, an example each, and one table of exit statuses."""
+
+import argparse
+import io
+import re
+import shlex
+
+import pytest
+
+from tests.repository import ROOT
+from tfscale import cli
+from tfscale.console import chart
+from tfscale.console.commands import COMMANDS, REFUSED
+from tfscale.console.screen import Progress, is_rich, show_table
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_alone_it_shows_what_can_be_done(capsys):
+    assert cli.main([]) == 0
+    shown = capsys.readouterr().out
+    assert [name for name in COMMANDS if f"  {name} " not in shown] == []
+
+
+def test_every_command_is_in_the_table():
+    parser = cli.make_parser()
+    [commands] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    assert set(commands.choices) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example_that_is_one(name, capsys):
+    words = shlex.split(COMMANDS[name].example)
+    assert words[:2] == ["tfscale", name]
+    cli.make_parser().parse_args(words[1:])
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([name, "--help"])
+    shown = capsys.readouterr().out
+    assert f"example:\n  {COMMANDS[name].example}\n" in shown
+    assert f"  2  {REFUSED}" in shown
+
+
+def test_document_has_the_same_exit_statuses():
+    text = (ROOT / "docs" / "command_line.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (.+) \|$", text, re.MULTILINE)
+    assert rows == [
+        (command.name, str(status), meaning)
+        for command in COMMANDS.values()
+        for status, meaning in command.statuses.items()
+    ]
+    assert f"| all | 2 | {REFUSED} |" in text
+
+
+def test_rich_is_for_terminals_that_want_it():
+    assert is_rich(Terminal(), {})
+    for name in ("NO_COLOR", "TFSCALE_PLAIN"):
+        assert not is_rich(Terminal(), {name: "1"})
+    assert not is_rich(Terminal(), {"TERM": "dumb"})
+    assert not is_rich(io.StringIO(), {})
+
+
+def test_table_and_bar_hold_what_the_text_holds():
+    shown = Terminal()
+    show_table("a [title]", ("run", "verdict"), [("2 [replicas]", "equal")], ["Equal."], stream=shown)
+    assert [each for each in ("a [title]", "2 [replicas]", "equal", "Equal.") if each not in shown.getvalue()] == []
+    with Progress(stream=shown, environ={}) as progress:
+        progress.begin("2 replicas")
+        progress.end("batch [16]: reached", 3)
+    assert "batch [16]: reached" in shown.getvalue()
+
+
+def test_lines_without_a_terminal():
+    shown, now_s = io.StringIO(), [0.0]
+    with Progress(stream=shown, environ={}, clock=lambda: now_s[0]) as progress:
+        now_s[0] = 4.0
+        progress.end("one", 3)
+    assert shown.getvalue() == "one; 3 left of this round, about 12 s\n"
+
+
+@pytest.mark.parametrize(
+    "points", [[], [(1, float("nan"))], [(1, 0.0)], [(1, 5.0)], [(1, 1e-300), (2, 1e300)], [(1, -1), (1, 3)]]
+)
+@pytest.mark.parametrize("log_y", [False, True])
+def test_charts_of_anything(points, log_y):
+    drawn = chart.lines("a & b", {"c": points}, x="x", y="y", log_y=log_y)
+    assert "a &amp; b" in drawn
+    assert "nan" not in drawn
+    assert "inf" not in drawn

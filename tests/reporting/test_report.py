@@ -1,0 +1,83 @@
+"""`tfscale report`: what is on the page comes from the files; what cannot be read is said."""
+
+import json
+import re
+
+import pytest
+
+from tfscale import ReportError, cli
+from tfscale.reporting.page import time_parts
+from tfscale.reporting.reading import read_run
+
+START = {"kind": "start", "at": 1e9, "replicas": 4, "global_batch": 64, "derived": "rate <0.1>"}
+EPOCH = {
+    "kind": "epoch",
+    "logs": {"loss": 1.5, "val_loss": None},
+    "first_call_s": 0.0,
+    "train_s": 2.0,
+    "validation_s": 1.0,
+}
+LINES = [
+    {**START, "epoch": 0, "step": 0},
+    {**EPOCH, "epoch": 0, "step": 5, "total_s": 10.0, "first_call_s": 4.0},
+    {**EPOCH, "epoch": 1, "step": 10, "total_s": 99.0},
+    {**START, "epoch": 1, "step": 7, "replicas": 2},
+    {**EPOCH, "epoch": 1, "step": 10, "total_s": 3.0, "logs": {"loss": 0.5}},
+]
+
+
+@pytest.fixture
+def directory(tmp_path):
+    text = "\n".join(map(json.dumps, LINES)) + '\n{"kind": "epo'
+    (tmp_path / "run.jsonl").write_text(text)
+    (tmp_path / "scaling.csv").write_text(
+        "epoch,steps,learning_rate,examples_per_s,step_time_s\n0,5,0.1,,0.5\n1,10,0.1,9,0.5\n"
+    )
+    return tmp_path
+
+
+def test_facts(directory, capsys):
+    assert cli.main(["report", str(directory), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["recoveries"], facts["has_ended"], facts["epochs"], facts["last_logs"]) == (
+        1,
+        False,
+        2,
+        {"loss": 0.5},
+    )
+    # The second epoch was made again: its last time counts.
+    assert list(facts["time_s"].values()) == [4.0, 4.0, 2.0, 3.0]
+    assert time_parts(read_run(directory)) == facts["time_s"]
+
+
+def test_page_needs_nothing_else_and_shows_text_as_text(directory):
+    assert cli.main(["report", str(directory)]) == 0
+    page = (directory / "report.html").read_text()
+    assert "rate &lt;0.1&gt;" in page
+    assert re.findall(r"(?:src|href)=|<script|url\(|https?:", page) == []
+    assert page.count("<svg") == 5
+    assert "1 recovery, has not come to its end" in page
+
+
+def test_damage_is_said(directory, capsys):
+    (directory / "noise.csv").write_text("a,b\n1,2\n")
+    (directory / "noise.json").write_text("[1]")
+    (directory / "run.jsonl").write_text("what\n" + json.dumps(LINES[0]) + "\n")
+    assert cli.main(["report", str(directory), "--output", str(directory / "x.html")]) == 1
+    told = capsys.readouterr().err
+    assert [name for name in ("noise.csv: ", "noise.json: ", "run.jsonl: line 1") if name not in told] == []
+    assert "Could not be read" in (directory / "x.html").read_text()
+
+
+def test_nothing_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ReportError, match="Received: "):
+            read_run(path)
+
+
+def test_logs_of_keras_stand_in(tmp_path):
+    (tmp_path / "log.csv").write_text("epoch,loss,val_loss\n0,1.0,2.0\n1,nan,1.0\n")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert "loss (log.csv)" in (tmp_path / "report.html").read_text()
+    assert list(read_run(tmp_path).logs) == ["log.csv"]

@@ -1,0 +1,72 @@
+"""What `ScalingReport` leaves for `tfscale report`: `run.jsonl`."""
+
+import json
+import math
+
+from tests.training.callbacks.test_scaling_report import report_of_run
+from tfscale.training.callbacks.run_record import RunRecord
+
+
+def lines_of(directory):
+    return [json.loads(line) for line in (directory / "run.jsonl").read_text().splitlines()]
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def test_where_the_time_went(tmp_path):
+    clock = Clock()
+    record = RunRecord(tmp_path / "new", {"replicas": 2}, lambda: "told", clock=clock, now=lambda: 5.0)
+    record.begin()
+    record.begin_epoch(0, 0)
+    for took_s in (10.0, 1.0, 1.0):
+        record.begin_call()
+        clock.now_s += took_s
+        record.end_call()
+    clock.now_s += 0.5
+    record.begin_test()
+    clock.now_s += 2.0
+    record.end_test()
+    record.end_epoch(0, 3, {"loss": 1.5, "val_loss": math.nan, "what": "no number"})
+    record.begin_epoch(1, 3)
+    record.begin_call()
+    clock.now_s += 1.0
+    record.end_call()
+    record.end_epoch(1, 4, None)
+    record.end()
+    start, first, second, end = lines_of(tmp_path / "new")
+    assert start == {"kind": "start", "at": 5.0, "epoch": 0, "step": 0, "replicas": 2, "derived": "told"}
+    assert first["logs"] == {"loss": 1.5, "val_loss": None}
+    times = ("total_s", "first_call_s", "train_s", "validation_s")
+    assert [first[name] for name in times] == [14.5, 10.0, 2.0, 2.0]
+    assert [second[name] for name in times] == [1.0, 0.0, 1.0, 0.0]
+    assert end == {"kind": "end", "at": 5.0}
+
+
+def test_a_run_that_goes_on_adds_to_it_and_a_new_one_does_not(tmp_path):
+    for step, kinds in ((0, ["start"]), (7, ["start", "start"]), (0, ["start"])):
+        record = RunRecord(tmp_path, {}, None)
+        record.begin()
+        record.begin_epoch(0, step)
+        assert [line["kind"] for line in lines_of(tmp_path)] == kinds
+
+
+def test_what_cannot_be_written_is_said_and_ends_no_training(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    record = RunRecord(tmp_path / "file", {}, None)
+    record.begin_epoch(0, 0)
+    assert "run.jsonl could not be written" in caplog.text
+
+
+def test_a_fit_leaves_one(tmp_path):
+    report_of_run(directory=tmp_path, describe=lambda: "a table", fit={"validation_split": 0.5})
+    start, *epochs, end = lines_of(tmp_path)
+    assert (start["kind"], start["step"], start["derived"], start["batch_ratio"]) == ("start", 0, "a table", 4.0)
+    assert [sorted(each["logs"]) for each in epochs] == [["loss", "val_loss"]] * 2
+    assert end["kind"] == "end"
+    for each in epochs:
+        assert 0 < each["train_s"] + each["first_call_s"] + each["validation_s"] <= each["total_s"]

@@ -1,0 +1,1 @@
+"""What the command `tfscale` says: its commands, their exit statuses, tables and progress. No TensorFlow."""

@@ -1,0 +1,195 @@
+"""What stands on the page of a run?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from tfscale.console.chart import Points, lines, shares
+from tfscale.console.page import heading, page, paragraph, preformatted, table
+from tfscale.reporting.reading import RunFiles
+
+_NAN = math.nan
+
+
+def facts_of(run: RunFiles) -> dict[str, Any]:
+    """What the page says in words and tables, for JSON."""
+    last = run.scaling[-1] if run.scaling else {}
+    return {
+        "directory": str(run.directory),
+        "starts": [{name: value for name, value in each.items() if name != "derived"} for each in run.starts],
+        "recoveries": max(0, len(run.starts) - 1),
+        "has_ended": run.has_ended,
+        "epochs": len(run.epochs) or len(run.scaling),
+        "last_logs": run.epochs[max(run.epochs)]["logs"] if run.epochs else {},
+        "last_scaling": last,
+        "time_s": time_parts(run),
+        "noise": run.noise,
+        "saved_states": len(run.saves),
+        "derived": run.starts[-1].get("derived", "") if run.starts else "",
+        "problems": run.problems,
+    }
+
+
+def time_parts(run: RunFiles) -> dict[str, float]:
+    """Where the time of all epochs went, in seconds. Steps hold their input and what they wait for."""
+    if not run.epochs:
+        return {}
+    total, first, train, validation = (
+        sum(each[name] for each in run.epochs.values())
+        for name in ("total_s", "first_call_s", "train_s", "validation_s")
+    )
+    rest = max(0.0, total - first - train - validation)
+    return {
+        "first step (graph, check)": first,
+        "other steps": train,
+        "validation": validation,
+        "callbacks and the rest": rest,
+    }
+
+
+def page_of(run: RunFiles) -> str:
+    """Returns the page.
+
+    Args:
+        run: What was found.
+    """
+    parts = [*_summary(run), *(paragraph(f"Could not be read: {each}.", "warning") for each in run.problems)]
+    if curves := _curves(run):
+        parts += [heading("Curves"), _grid(curves)]
+    parts += _scaling(run)
+    parts += _time(run)
+    parts += _noise(run)
+    parts += _starts(run)
+    derived = run.starts[-1].get("derived") if run.starts else ""
+    parts += [heading("What was derived"), preformatted(str(derived))] if derived else []
+    return page(f"Run {run.directory.name or run.directory}", parts)
+
+
+def _summary(run: RunFiles) -> list[str]:
+    facts = facts_of(run)
+    start = run.starts[-1] if run.starts else {}
+    told = [f"{facts['epochs']} epochs"]
+    told += (
+        [f"{start['replicas']} replicas" if start.get("replicas") != 1 else "1 replica"] if "replicas" in start else []
+    )
+    told += [f"global batch {start['global_batch']}"] if "global_batch" in start else []
+    told += [_plural(facts["recoveries"], "recovery", "recoveries")] if run.starts else []
+    told += ["came to its end" if run.has_ended else "has not come to its end"] if run.starts else []
+    logs = ", ".join(f"{name} {value:.4g}" for name, value in facts["last_logs"].items() if value is not None)
+    return [paragraph(", ".join(told) + "."), *([paragraph(f"Last epoch: {logs}.")] if logs else [])]
+
+
+def _curves(run: RunFiles) -> list[str]:
+    """One figure for each metric, with that of validation in it."""
+    named: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for epoch, row in sorted(run.epochs.items()):
+        for name, value in row["logs"].items():
+            if name != "learning_rate":
+                points = named.setdefault(name.removeprefix("val_"), {}).setdefault(name, [])
+                points.append((epoch + 1, _NAN if value is None else value))
+    for file, rows in run.logs.items() if not run.epochs else ():
+        for row in rows:
+            for name, value in row.items():
+                if name != "epoch" and row["epoch"] is not None:
+                    points = named.setdefault(f"{name.removeprefix('val_')} ({file})", {}).setdefault(name, [])
+                    points.append((row["epoch"] + 1, _NAN if value is None else value))
+    marks = [each["epoch"] + 1 for each in run.starts[1:]]
+    return [lines(name, series, x="epoch", y=name.split(" (")[0], marks=marks) for name, series in named.items()]
+
+
+def _scaling(run: RunFiles) -> list[str]:
+    if not run.scaling:
+        return []
+    batches = {row.get("global_batch") for row in run.scaling}
+    figures = [
+        lines("Learning rate", {"rate": _column(run, "learning_rate")}, x="epoch", y="rate"),
+        lines("Examples per second", {"speed": _column(run, "examples_per_s")}, x="epoch", y="examples/s"),
+        lines("Time of a step", {"step": _column(run, "step_time_s", 1000.0)}, x="epoch", y="ms"),
+    ]
+    if len(batches) > 1:
+        figures.append(lines("Global batch", {"batch": _column(run, "global_batch")}, x="epoch", y="examples"))
+    return [heading("Rate, batch and speed"), _grid(figures)]
+
+
+def _column(run: RunFiles, name: str, factor: float = 1.0) -> Points:
+    return [
+        ((row["epoch"] or 0.0) + 1, _NAN if (value := row.get(name)) is None else factor * value) for row in run.scaling
+    ]
+
+
+def _time(run: RunFiles) -> list[str]:
+    parts = time_parts(run)
+    if not parts:
+        return []
+    note = (
+        "A step holds its input, its arithmetic and the wait for other replicas; they are not told apart. Saves are "
+        "made beside the training."
+    )
+    return [heading("Where the time went"), _grid([shares("All epochs", parts)]), paragraph(note, "quiet")]
+
+
+def _noise(run: RunFiles) -> list[str]:
+    if not run.trace and not run.noise:
+        return []
+    figures = []
+    points = [
+        (float(row.step), row.moments.variance / row.moments.squared_mean)
+        for row in run.trace
+        if row.moments.squared_mean > 0
+    ]
+    if points:
+        figures.append(lines("Noise scale of single steps", {"noise": points}, x="step", y="examples", log_y=True))
+    value, interval = run.noise.get("noise_scale"), run.noise.get("interval")
+    told = "The noise scale was not found: it takes more steps."
+    if isinstance(value, int | float):
+        told = f"Noise scale: about {value:.3g} examples"
+        if (
+            isinstance(interval, list)
+            and len(interval) == 2
+            and all(isinstance(each, int | float) for each in interval)
+        ):
+            told += f", from {interval[0]:.3g} to {interval[1]:.3g}"
+        told += ". Up to about that batch, twice the replicas take about half the steps."
+    note = "Single steps scatter widely, to both sides; the number above is a ratio of sums over all of them."
+    return [heading("Noise scale"), paragraph(told), *([_grid(figures), paragraph(note, "quiet")] if figures else [])]
+
+
+def _starts(run: RunFiles) -> list[str]:
+    if not run.starts:
+        return []
+    rows = []
+    for index, each in enumerate(run.starts):
+        when = datetime.fromtimestamp(each["at"], timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+        how = "began" if index == 0 and each["step"] == 0 else "went on"
+        rows.append(
+            [
+                when,
+                how,
+                str(each["epoch"] + 1),
+                str(each["step"]),
+                _shown(each, "replicas"),
+                _shown(each, "global_batch"),
+            ]
+        )
+    parts = [
+        heading("Starts and recoveries"),
+        table(["when", "the run", "in epoch", "after step", "replicas", "global batch"], rows),
+    ]
+    if run.saves:
+        parts.append(paragraph(f"{_plural(len(run.saves), 'saved state', 'saved states')} kept.", "quiet"))
+    return parts
+
+
+def _shown(each: Mapping[str, Any], name: str) -> str:
+    return str(each.get(name, "-"))
+
+
+def _grid(figures: Sequence[str]) -> str:
+    return f'<div class="grid">{"".join(figures)}</div>'
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"

@@ -1,0 +1,119 @@
+"""What is left of a run for `tfscale report`: its starts, what was derived, the logs, and where the time went."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+_log = logging.getLogger(__name__)
+NAME = "run.jsonl"
+
+
+class RunRecord:
+    """A file of lines of JSON, each of which is whole or not there; a run that goes on adds to it.
+
+    Args:
+        directory: Of this host.
+        facts: Of the run, written at each start.
+        describe: Tells what was derived.
+        clock: Seconds, from anywhere.
+        now: Seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        facts: Mapping[str, Any],
+        describe: Callable[[], str] | None,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        now: Callable[[], float] = time.time,
+    ):
+        self._path = directory / NAME
+        self._facts = facts
+        self._describe = describe
+        self._clock, self._now = clock, now
+        self._has_begun = False
+        self._epoch_s = self._call_s = self._test_s = clock()
+        self._first_s: float | None = None
+        self._validation_s = self._train_s = 0.0
+
+    def begin(self) -> None:
+        """Another `fit` begins."""
+        self._has_begun, self._first_s = False, None
+
+    def begin_epoch(self, epoch: int, step: int) -> None:
+        """The first of a `fit` says where it begins: at step 0, or where it goes on."""
+        if not self._has_begun:
+            self._has_begun = True
+            derived = "" if self._describe is None else self._describe()
+            line = {"kind": "start", "at": self._now(), "epoch": epoch, "step": step, **self._facts, "derived": derived}
+            self._write(line, anew=step == 0)
+        self._epoch_s = self._clock()
+        self._validation_s = self._train_s = 0.0
+
+    def begin_call(self) -> None:
+        """A step begins, or several in one call."""
+        self._call_s = self._clock()
+
+    def end_call(self) -> None:
+        """It has ended; the first one made the graph."""
+        took_s = self._clock() - self._call_s
+        if self._first_s is None:
+            self._first_s = took_s
+        else:
+            self._train_s += took_s
+
+    def begin_test(self) -> None:
+        """Validation begins."""
+        self._test_s = self._clock()
+
+    def end_test(self) -> None:
+        """It has ended."""
+        self._validation_s += self._clock() - self._test_s
+
+    def end_epoch(self, epoch: int, step: int, logs: Mapping[str, Any] | None) -> None:
+        """An epoch has ended."""
+        numbers = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
+        line = {
+            "kind": "epoch",
+            "at": self._now(),
+            "epoch": epoch,
+            "step": step,
+            # JSON has no name for what is not finite.
+            "logs": {name: value if math.isfinite(value) else None for name, value in numbers.items()},
+            "total_s": self._clock() - self._epoch_s,
+            "first_call_s": self._first_s or 0.0,
+            "train_s": self._train_s,
+            "validation_s": self._validation_s,
+        }
+        # Only in the epoch in which it was.
+        self._first_s = 0.0
+        self._write(line)
+
+    def end(self) -> None:
+        """`fit` has come to its end."""
+        if self._has_begun:
+            self._write({"kind": "end", "at": self._now()})
+
+    def _write(self, line: dict[str, Any], *, anew: bool = False) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("w" if anew else "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            # Training must not suffer.
+            _log.warning("%s could not be written: %s", self._path, error)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
