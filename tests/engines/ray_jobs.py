@@ -21,7 +21,7 @@ import tfscale
 import tfscale.ray
 from tests.engines import jobs
 
-WAITS_S = 150.0
+WAITS_S = 400.0
 
 
 class Noting(tfscale.ray.Report):
