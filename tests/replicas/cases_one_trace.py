@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tfscale.data import distribution
 from tfscale.replicas import one_trace
+from tfscale.training.step import distribution
 
 ROWS = 12
 
