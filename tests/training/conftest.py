@@ -1,21 +1,11 @@
 """What the tests of one run share: results of the contract's cases."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.training import contract_run
-
-
-@pytest.fixture(scope="session")
-def references(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What plain Keras gives for each case, in a directory that all xdist workers of the run see."""
-    base = tmp_path_factory.getbasetemp()
-    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "references"
-    directory.mkdir(exist_ok=True)
-    return directory
 
 
 @pytest.fixture(scope="module")
