@@ -356,11 +356,10 @@ def test_fuzz(seed):
 def test_somebody_else_at_a_peers_address(answer, said):
     [own] = free_addresses(1)
     with _server(answer) as address:
-        # On a busy machine the server may take a second to answer.
-        worker = Worker([own, address], 0, timeout_s=4.0).join()
+        worker = Worker([own, address], 0, timeout_s=1.0).join()
     assert f"Worker 1 ({address}) " in worker.error
     assert said in worker.error
-    assert worker.took_s < 10
+    assert worker.took_s < 5
 
 
 @contextlib.contextmanager
