@@ -8,9 +8,7 @@ process is a server, which is forked for each directory that it is told; the use
 
 import contextlib
 import os
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -27,7 +25,7 @@ from tfscale.data_parallel import DataParallel
 from tfscale.errors import ParityError
 from tfscale.exact.plain_step import has_own_step
 from tfscale.framework.canary import check_releases
-from tfscale.parity.fork_server import wait_for_call
+from tfscale.parity.child_process import end_process, end_with_parent, take_call
 from tfscale.parity.outcome import (
     EPOCH_METRICS,
     EVALUATE,
@@ -177,13 +175,6 @@ def _local_copies(strategy: Any, variables: Sequence[keras.Variable]) -> NamedAr
     return dict(name_values(variables, values))
 
 
-def _end_with_parent() -> None:
-    """Ends this process, and all it started, when the process that started it is gone."""
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os.killpg(0, signal.SIGKILL)
-
-
 def _wait_for_workers(directory: Path, num_workers: int) -> None:
     """Waits until the outcomes of all workers are there.
 
@@ -196,7 +187,7 @@ def _wait_for_workers(directory: Path, num_workers: int) -> None:
 
 def main(directory: Path) -> int:
     """Performs the request in `directory` and returns the exit status."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     try:
         request = load_request(directory)
         save_outcome(perform(request), directory)
@@ -210,13 +201,4 @@ def main(directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        if threading.active_count() > 1:
-            sys.exit("Something that is imported has started a thread: this process cannot be forked.")
-        sys.argv.append(wait_for_call())
-    # Not sys.exit: what TensorFlow's threads do at the end must not change the status.
-    _directory = sys.argv.pop()
-    status = main(Path(_directory))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    end_process(main(Path(take_call())))

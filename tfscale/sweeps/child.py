@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -19,11 +18,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import StudyError
-from tfscale.parity.fork_server import wait_for_call
+from tfscale.parity.child_process import take_call
 from tfscale.parity.target import Target, load
 from tfscale.sweeps.outcome import ENDED, FAILED, PRUNED, Outcome, write_outcome
 from tfscale.sweeps.trial import Pruned, SweepTrial
-from tfscale.trials.child import run_request
+from tfscale.trials.child import reason_of, run_request
 
 
 def perform(request: dict[str, Any]) -> None:
@@ -43,8 +42,7 @@ def perform(request: dict[str, Any]) -> None:
     except Exception as error:
         # A row with its error; the others go on.
         traceback.print_exc()
-        state = FAILED
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
+        state, reason = FAILED, reason_of(error)
     device = (tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("CPU"))[0].device_type
     write_outcome(folder, Outcome(number, parameters, state, value, reason, time.perf_counter() - begun_s, device))
 
@@ -60,8 +58,4 @@ def _number(value: Any) -> float:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        if threading.active_count() > 1:
-            sys.exit("Something that is imported has started a thread: this process cannot be forked.")
-        sys.argv.append(wait_for_call())
-    run_request(sys.argv.pop(), perform)
+    run_request(take_call(), perform)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from tfscale.parity.target import Target
 from tfscale.sweeps.outcome import FAILED, Outcome, outcome_path, read_outcome, write_csv, write_outcome
 from tfscale.sweeps.sampling import Sampler, lock, make_sampler
 from tfscale.sweeps.space import Space
+from tfscale.trials.identity import check_identity
 from tfscale.trials.pool import Pool
 
 
@@ -73,7 +73,7 @@ def run_sweep(plan: Plan, directory: Path) -> Iterator[Outcome]:
     folder = directory / "trials"
     directory.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(lock(directory)):
-        _check_identity(plan, directory)
+        check_identity("sweep", directory, _identity(plan))
         folder.mkdir(exist_ok=True)
         sampler = make_sampler(plan.sampler, plan.space, seed=plan.seed, direction=plan.direction)
         outcomes = {}
@@ -134,28 +134,7 @@ def _outcome_of(
     return outcome
 
 
-def _check_identity(plan: Plan, directory: Path) -> None:
+def _identity(plan: Plan) -> dict[str, Any]:
     """More trials, more at a time and another deadline are the same sweep."""
     kept = ("objective", "space", "sampler", "direction", "prunes", "seed")
-    own = {name: each for name, each in dataclasses.asdict(plan).items() if name in kept}
-    identity = json.loads(json.dumps(own))
-    path = directory / "sweep.json"
-    if not path.exists():
-        part = path.with_name("sweep.json.part")
-        part.write_text(json.dumps(identity, indent=1), encoding="utf-8")
-        part.replace(path)
-        return
-    try:
-        known = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise StudyError(
-            f"The directory of a sweep must have a sweep.json that can be read.\nReceived: {path}: {error}."
-        ) from error
-    different = [name for name in identity if known.get(name) != identity[name]]
-    if different:
-        name = different[0]
-        raise StudyError(
-            "A sweep goes on with what it was begun with.\n"
-            f"Received: {name}={json.dumps(identity[name])[:300]}, and in {directory} it is "
-            f"{json.dumps(known.get(name))[:300]}. Give each sweep a directory of its own."
-        )
+    return {name: each for name, each in dataclasses.asdict(plan).items() if name in kept}

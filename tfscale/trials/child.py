@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -22,7 +19,7 @@ from typing import Any, NoReturn
 import keras  # noqa: F401, imported before the fork
 import tensorflow as tf
 
-from tfscale.parity.fork_server import wait_for_call
+from tfscale.parity.child_process import end_process, end_with_parent, take_call
 from tfscale.parity.target import Target, load
 from tfscale.study.goal import Goal
 from tfscale.study.result import Trial, TrialResult, write_result
@@ -42,16 +39,13 @@ def perform(request: dict[str, Any]) -> None:
     except Exception as error:
         # A row with its error; the others go on.
         traceback.print_exc()
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
-        result = TrialResult(trial, math.inf, reason, time.perf_counter() - begun_s)
+        result = TrialResult(trial, math.inf, reason_of(error), time.perf_counter() - begun_s)
     write_result(folder, result)
 
 
-def _end_with_parent() -> None:
-    """Ends this process, and all it started, when the process that started it is gone."""
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os.killpg(0, signal.SIGKILL)
+def reason_of(error: Exception) -> str:
+    """What a row says of the error that ended its trial."""
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
 
 
 def run_request(path: str, perform: Callable[[dict[str, Any]], None]) -> NoReturn:
@@ -61,22 +55,15 @@ def run_request(path: str, perform: Callable[[dict[str, Any]], None]) -> NoRetur
         path: Of the request.
         perform: Does what it says.
     """
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     status = 0
     try:
         perform(json.loads(Path(path).read_text(encoding="utf-8")))
     except BaseException:
         traceback.print_exc()
         status = 1
-    # Not sys.exit: what TensorFlow's threads do at the end must not change the status.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    end_process(status)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        if threading.active_count() > 1:
-            sys.exit("Something that is imported has started a thread: this process cannot be forked.")
-        sys.argv.append(wait_for_call())
-    run_request(sys.argv.pop(), perform)
+    run_request(take_call(), perform)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import subprocess
 import time
@@ -16,6 +15,7 @@ from tfscale.parity.target import Target, load
 from tfscale.study.goal import Goal
 from tfscale.study.result import Trial, TrialResult, read_result, write_csv, write_result
 from tfscale.study.schedule import BEHIND, Parameter, Settings, least_steps, next_trials
+from tfscale.trials.identity import check_identity
 from tfscale.trials.pool import Pool
 from tfscale.trials.training import names_of, read_arrays
 
@@ -89,7 +89,7 @@ def run_study(
         StudyError: When the directory is that of another study.
     """
     folder = directory / "trials"
-    _check_identity(experiment, settings, directory)
+    check_identity("study", directory, {"experiment": dataclasses.asdict(experiment), **dataclasses.asdict(settings)})
     folder.mkdir(parents=True, exist_ok=True)
     results = {each.trial.name: each for each in map(read_result, sorted(folder.glob("*.json")))}
     pool, ends_s, commit = Pool(directory / "processes", at_a_time=at_a_time), time.monotonic() + most_s, _commit()
@@ -137,31 +137,6 @@ def _result_of(folder: Path, trial: Trial, succeeded: bool, log: str, commit: st
         result = TrialResult(trial, math.inf, reason, commit=commit)
     write_result(folder, result)
     return result
-
-
-def _check_identity(experiment: Experiment, settings: Settings, directory: Path) -> None:
-    identity = json.loads(json.dumps({"experiment": dataclasses.asdict(experiment), **dataclasses.asdict(settings)}))
-    path = directory / "study.json"
-    if not path.exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        part = path.with_name("study.json.part")
-        part.write_text(json.dumps(identity, indent=1), encoding="utf-8")
-        part.replace(path)
-        return
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise StudyError(
-            f"The directory of a study must have a study.json that can be read.\nReceived: {path}: {error}."
-        ) from error
-    different = [name for name in identity if known.get(name) != identity[name]]
-    if different:
-        name = different[0]
-        raise StudyError(
-            "A study goes on with what it was begun with.\n"
-            f"Received: {name}={json.dumps(identity[name])[:300]}, and in {directory} it is "
-            f"{json.dumps(known.get(name))[:300]}. Give each study a directory of its own."
-        )
 
 
 def _commit() -> str:
