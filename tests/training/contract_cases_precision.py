@@ -61,7 +61,7 @@ def _whole_numbers() -> dict[str, Any]:
     return {
         "x": rng.integers(-1, 2, (8, 6)).astype("float32"),
         "y": rng.integers(-1, 2, (8, 1)).astype("float32"),
-        "batch_size": 8,
+        "batch_size": 24,
         "shuffle": False,
     }
 
