@@ -76,8 +76,8 @@ def run_once_for_all(
 
 
 def _is_traced_by_each() -> bool:
-    """Whether the environment does not ask for one trace."""
-    asked = os.environ.get(_VARIABLE, "each")
+    """Whether the environment asks for a trace of each replica's own."""
+    asked = os.environ.get(_VARIABLE, "once")
     if asked not in ("once", "each"):
         raise ModelError(
             f"`{_VARIABLE}` says whether a step is traced once for all replicas, or by each of them.\n"
