@@ -73,7 +73,7 @@ def legend() -> str:
         [
             f"The first `fit` of a process: {PER_REPLICA_BATCH} rows for each of N logical CPUs, {OPTIMIZER}, local",
             f"BatchNormalization, {STEPS} steps; a process for each cell, ways in turn, medians of the rounds.",
-            "first: its first step, tracing included, building not; evaluate, predict: processor seconds of the first call.",
+            "first: its first step, tracing included, building not; evaluate, predict: CPU seconds of the first call.",
             "The two ratios are of processor time: to the same way on one replica, and to plain Keras on as many.",
             "nodes: operations of the largest graph, with those of the functions that it calls, once each.",
         ]
