@@ -77,7 +77,8 @@ def main():
     output = options.output.resolve()
     output.mkdir(parents=True, exist_ok=True)
     script = [f"{Path(__file__).name}:{name}" for name in ("build", "data")]
-    steps, target, trials, epochs = (60, "loss=1.0", 2, 4) if options.small else (300, "loss=0.2", 6, 12)
+    steps, target, trials, epochs = (60, "loss=1.0", 1, 4) if options.small else (300, "loss=0.2", 6, 12)
+    batches = "16,64,256" if options.small else "16,64,256,1024"
 
     print("1. How much of the gradient is noise? One device, some steps.")
     noise = str(output / "noise.csv")
@@ -92,7 +93,7 @@ def main():
         run(*foretell, "--calibrate", *script)
 
     print("\n4. A small study is the judge: the steps to the target at several batches, each at its best rate.")
-    studied = ["--target", target, "--batches", "16,64,256,1024", "--trials", str(trials), "--seeds", "1"]
+    studied = ["--target", target, "--batches", batches, "--trials", str(trials), "--seeds", "1"]
     studied += ["--rule", "linear", "--reference-batch", str(BATCH), "--directory", str(output / "study")]
     status, _ = run("tfscale", "study", *script, *studied)
     if status == 0:
