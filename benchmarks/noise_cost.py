@@ -1,8 +1,8 @@
 """What does `callbacks.NoiseScale` cost a run? At most 1 % is promised.
 
 `python -m benchmarks.noise_cost` trains the two models of `make bench` on one replica and on two, with and without it,
-in turn, at the rate of measuring that `every="auto"` chooses, and prints the ratios of times and of processor time. Exit
-status 1 where the median of the times is above 1.01; on a machine that is not quiet only the processor's says much.
+in turn, at the rate of measuring that `every="auto"` chooses, and prints the ratios of times and of processor time.
+Exit status 1 where the median of the times is above 1.01. Where other work runs the times say nothing.
 """
 
 from __future__ import annotations
