@@ -41,7 +41,10 @@ def find(studies: Mapping[str, Study]) -> list[Finding]:
         studies: By the name of the workload, which is MODEL_OPTIMIZER.
     """
     first = {name: study for name, study in studies.items() if not name.endswith(_AGAIN)}
-    return [_regimes(first), *_by_momentum(first), _apart(first), *_again(studies)]
+    # Where the batches do not contain it, the number is none to compare.
+    told = {name: study for name, study in first.items() if study.is_bracketed}
+    again = {name: study for name, study in studies.items() if study.is_bracketed}
+    return [_regimes(first), *_by_momentum(told, first), _apart(told), *_again(again)]
 
 
 def _regimes(studies: Mapping[str, Study]) -> Finding:
@@ -50,13 +53,13 @@ def _regimes(studies: Mapping[str, Study]) -> Finding:
     return Finding("three regimes in every study", figure, not without if studies else None)
 
 
-def _by_momentum(studies: Mapping[str, Study]) -> list[Finding]:
+def _by_momentum(studies: Mapping[str, Study], begun: Iterable[str]) -> list[Finding]:
     found = []
-    for name in sorted({name.rpartition("_")[0] for name in studies}):
+    for name in sorted({name.rpartition("_")[0] for name in begun}):
         plain, momentum = (studies.get(f"{name}_{each}") for each in (_PLAIN, _MOMENTUM))
         what = f"{name}: momentum's critical batch by SGD's >= {LEAST_BY_MOMENTUM:g}"
         if plain is None or momentum is None:
-            found.append(Finding(what, "no study of both", None))
+            found.append(Finding(what, "not both studies contain it", None))
         else:
             ratio = momentum.b_crit / plain.b_crit
             figure = f"{ratio:.2f} ({momentum.b_crit:.0f} by {plain.b_crit:.0f})"
@@ -135,7 +138,13 @@ def render(
         if name in bands:
             least, most = bands[name]
             band = f"{least:.0f} to {'any' if most is None else format(most, '.0f')}"
-            holds = "holds it" if is_within(study.b_crit, bands[name]) else "MISSED"
+            holds = (
+                "not told"
+                if not study.is_bracketed
+                else "holds it"
+                if is_within(study.b_crit, bands[name])
+                else "MISSED"
+            )
         told = off.get(name)
         beyond = "" if told is None else f"{told[1]:.2f} at {told[0]}"
         numbers = (f"{study.b_crit:.0f}", between, f"{study.s_min:.0f}", f"{study.e_min:.0f}", f"{study.rms:.2f}")
@@ -154,8 +163,9 @@ def is_within(value: float, band: tuple[float, float | None]) -> bool:
 
 def of_bands(studies: Mapping[str, Study], bands: Mapping[str, tuple[float, float | None]]) -> Finding:
     """Whether the bands from noise alone hold eight critical batches of ten."""
-    held = sum(is_within(studies[name].b_crit, band) for name, band in bands.items())
-    return Finding("the band from noise alone holds 8 of 10", f"{held} of {len(bands)}", _share(held, len(bands)))
+    told = {name: band for name, band in bands.items() if studies[name].is_bracketed}
+    held = sum(is_within(studies[name].b_crit, band) for name, band in told.items())
+    return Finding("the band from noise alone holds 8 of 10", f"{held} of {len(told)}", _share(held, len(told)))
 
 
 def of_examples(off: Sequence[tuple[int, float] | None]) -> Finding:

@@ -50,6 +50,17 @@ def test_findings_that_are_missed():
     assert "not c_adamw" in found["three regimes in every study"].figure
 
 
+def test_a_number_that_the_batches_do_not_contain_is_not_compared():
+    found = findings(a_sgd=2, a_momentum=60, b_momentum=9000)
+    verdicts = {name: each.is_so for name, each in found.items()}
+    assert verdicts["a: momentum's critical batch by SGD's >= 2"] is None
+    assert verdicts["workloads differ, with momentum, by 2 or more"] is None
+    studies = {"a": fit(rows(2)), "b": fit(rows(60))}
+    bands = {"a": (10, 20.0), "b": (10, 100.0)}
+    assert report.of_bands(studies, bands).figure == "1 of 1"
+    assert "not told" in report.render(studies, {"a": 8, "b": 8}, bands, {"a": None, "b": None})
+
+
 def test_examples_foretold():
     batches = (8, 16, 32, 64, 128, 256, 512)
     batch, ratio = report.foretold_examples(rows(120, batches=batches))
