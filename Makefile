@@ -10,7 +10,7 @@ MINUTES ?= 30
 CONTRACT := $(addprefix tests/training/test_contract,.py _programs.py _other_counts.py _workers.py)
 # What trains for long: whole jobs to which faults come, what is killed and goes on, examples and benchmarks as a user runs
 # them, and every number of replicas.
-LONG := tests/chaos tests/examples tests/benchmarks tests/trials/test_studying.py tests/sweeps/test_sweeping.py \
+LONG := tests/chaos tests/examples tests/benchmarks tests/trials/test_studying.py $(addprefix tests/sweeps/test_,sharing.py sweeping.py) \
   $(addprefix tests/training/test_,contract_counts.py gone.py gone_early.py gone_in_loops.py interrupt.py) \
   $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
   tests/gradients/compression/test_training.py \
@@ -22,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-meeting study-demo docs pictures contract programs canary soak clean
+.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-meeting bench-study study-demo docs pictures contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -40,7 +40,9 @@ help:
 	@echo "make bench-data  dp.dataset beside tf.data written by hand, and its work on 1 to 3 workers"
 	@echo "make bench-recovery  20 kills of 2 workers and of 3, and the parts of the time from kill to next step"
 	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
+	@echo "make bench-first-step  how the first step grows with the replicas: traced once, traced by each, plain Keras"
 	@echo "make bench-meeting  2 to 1,000 workers that meet in a few processes: seconds, processor time, files, messages"
+	@echo "make bench-study  ten studies, an hour at most: critical batches of SGD, momentum and AdamW on digits, photographs and text"
 	@echo "make study-demo  up to which batch do digits pay? 7 batches, 8 rates each: a picture and a page in demo_output/study"
 	@echo "make contract  the tables of docs/contract.md: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
@@ -111,8 +113,15 @@ bench-recovery: $(VENV)/.examples
 bench-check: $(VENV)/.test
 	$(BIN)/python -m benchmarks.check
 
+bench-first-step: $(VENV)/.test
+	$(BIN)/python -m benchmarks.first_step
+
 bench-meeting: $(VENV)/.test
 	$(BIN)/python -m benchmarks.meeting
+
+# Goes on where it was ended; the next one adds to it.
+bench-study: $(VENV)/.examples
+	$(BIN)/python -m benchmarks.study
 
 study-demo: $(VENV)/.examples
 	$(BIN)/python -m tfscale study tests/trials/digits.py:build tests/trials/digits.py:data --target loss=0.2 \
