@@ -27,12 +27,13 @@ from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_share import make_lone_share
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_count import is_in_loop
 from tfscale.replicas.share import Share, current_share, in_share
 
 _log = logging.getLogger(__name__)
-# Of which it was said once that they are given numbers of replicas.
-_WARNED: weakref.WeakSet[keras.metrics.Metric] = weakref.WeakSet()
+# Metrics of which it was said once that they are given numbers of replicas.
+WARNED = Fact[weakref.WeakSet[keras.metrics.Metric]](ReplicaGroup, "warned_of", lambda each: [one.name for one in each])
 
 
 def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
@@ -119,9 +120,12 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
 
 def _warn_of_number_in_loop(metric: Any, args: Sequence[Any]) -> None:
     is_counting = is_in_loop() and type(metric).update_state in _COUNTING_NUMBERS and len(args) > 0
-    if not is_counting or metric in _WARNED or tf.convert_to_tensor(args[0]).shape.rank != 0:
+    if not is_counting or tf.convert_to_tensor(args[0]).shape.rank != 0:
         return
-    _WARNED.add(metric)
+    warned = WARNED.ensure(tf.distribute.get_strategy(), weakref.WeakSet())
+    if metric in warned:
+        return
+    warned.add(metric)
     _log.warning(
         "metric %r is given one number by each replica in `strategy.run`, and logs their mean, which one device does "
         "not: a part of a sum comes out too small. Give it a number for each example, or update it with what "
