@@ -157,7 +157,7 @@ def _refuse_ended(strategy: tf.distribute.Strategy, what: str) -> None:
     if strategy in ENDED:
         raise ClusterError(
             f"A job in which a worker has failed must be started again.\nReceived: {what}, after "
-            f"{ENDED.of(strategy)}. End this process, and start all workers again."
+            f"{ENDED[strategy]}. End this process, and start all workers again."
         )
 
 
@@ -265,7 +265,7 @@ def _tell(message: str) -> None:
 def _all_refuse(strategy: tf.distribute.Strategy) -> bool:
     """Says that this worker refuses its present call, and hears whether all do."""
     replicas, rank = local_replicas(strategy), worker_rank(strategy)
-    call = f"tfscale/refused/{CALLS.of(strategy)}"
+    call = f"tfscale/refused/{CALLS[strategy]}"
     others = [f"{call}/{other}" for other in range(replicas.total // replicas.here) if other != rank]
     return exchange_with_other_workers(f"{call}/{rank}", others, timeout_s=_PATIENCE_S)
 

@@ -117,6 +117,12 @@ class Fact(Generic[Value]):
         owner = self._owner.find(subject)
         return owner is not None and self in owner.known
 
+    def __getitem__(self, subject: Any) -> Value:
+        value = self.of(subject)
+        if value is None:
+            raise KeyError(self.name)
+        return value
+
     def set(self, subject: Any, value: Value) -> Value:
         """Makes `value` known."""
         self._owner.of(subject).known[self] = value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.replicas.own_copies import one_for_each, own_of
+from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import LocalReplicas
 from tfscale.replicas.thread_flag import ThreadFlag
 
@@ -52,22 +52,20 @@ class Progress:
             own_of(counters, self._first_replica).assign_add(1)
 
 
-_WATCHED: weakref.WeakKeyDictionary[keras.Model, Progress] = weakref.WeakKeyDictionary()
+PROGRESS = Fact[Progress](PreparedModel, "progress")
 
 
 def watch_progress(model: keras.Model, replicas: LocalReplicas) -> tuple[Progress, bool]:
     """Returns the counts of `model`, and whether they are new: then its step has to be traced anew."""
-    is_new = model not in _WATCHED
-    if is_new:
-        _WATCHED[model] = Progress(replicas)
-    return _WATCHED[model], is_new
+    known = PROGRESS.of(model)
+    return (PROGRESS.set(model, Progress(replicas)), True) if known is None else (known, False)
 
 
 @contextlib.contextmanager
 def counting_reductions(model: keras.Model) -> Iterator[None]:
     """Counts the reductions that this thread traces or runs meanwhile, if the progress of `model` is watched."""
     outer = current_progress()
-    _CURRENT.progress = None if _PAUSED.is_raised else _WATCHED.get(model)
+    _CURRENT.progress = None if _PAUSED.is_raised else PROGRESS.of(model)
     try:
         yield
     finally:
