@@ -6,8 +6,11 @@ import threading
 import weakref
 
 import keras
+import numpy as np
 import pytest
 
+from tfscale import DataParallel
+from tfscale.callbacks import NoiseScale
 from tfscale.gradients.route import GradientRoute
 from tfscale.replicas.owners import Fact, PreparedModel, ReplicaGroup
 
@@ -109,3 +112,27 @@ def test_many_threads_find_one_owner():
     for thread in threads:
         thread.join()
     assert len({id(owner) for owners in found for owner in owners}) == len(things)
+
+
+def _train_and_print():
+    """Returns references to a trained model and its optimizer, and what is known of both and of the strategy."""
+    dp = DataParallel(global_batch=4, devices=1)
+    with dp.scope():
+        inputs = keras.Input((1,))
+        outputs = keras.layers.BatchNormalization(name="norm")(keras.layers.Dense(1)(inputs))
+        model = dp.prepare(keras.Model(inputs, outputs, name="small"))
+        model.compile(keras.optimizers.SGD(0.1, name="sgd"), "mse")
+    model.fit(np.ones((4, 1)), np.ones((4, 1)), batch_size=4, verbose=0, callbacks=[NoiseScale()])
+    owners = PreparedModel.of(model), GradientRoute.of(model.optimizer), ReplicaGroup.of(dp.strategy)
+    return (weakref.ref(model), weakref.ref(model.optimizer)), [repr(owner) for owner in owners]
+
+
+def test_what_a_call_of_fit_leaves_to_be_known_prints_and_goes_with_the_model():
+    subjects, (of_model, of_optimizer, of_strategy) = _train_and_print()
+    assert of_model.startswith("PreparedModel of Functional 'small': batch_norm='local'")
+    assert "trained=4 of 6 weights" in of_model
+    assert of_optimizer == "GradientRoute of SGD 'sgd': noise_recorder=NoiseRecorder"
+    assert "made=Made(" in of_strategy
+    keras.backend.clear_session()
+    gc.collect()
+    assert [subject() for subject in subjects] == [None, None]

@@ -31,8 +31,10 @@ import tensorflow as tf
 from tfscale.errors import CommunicationError
 from tfscale.exact.loss_scale import scaled, unscaled
 from tfscale.framework.replicas import write_locally
+from tfscale.gradients.route import GradientRoute
 from tfscale.gradients.updaters import innermost
 from tfscale.replicas.all_reduce import all_are_ready, widened
+from tfscale.replicas.owners import Fact
 from tfscale.replicas.thread_flag import ThreadFlag
 
 _log = logging.getLogger(__name__)
@@ -223,20 +225,20 @@ class DoubleBuffer:
         raise _not_built(variable.path)
 
 
-_BUFFERS: weakref.WeakKeyDictionary[keras.optimizers.Optimizer, DoubleBuffer] = weakref.WeakKeyDictionary()
+BUFFER = Fact[DoubleBuffer](GradientRoute, "double_buffer")
 
 
 def set_buffer(optimizer: keras.optimizers.Optimizer, buffer: DoubleBuffer | None) -> None:
     """Lets the gradients of `optimizer` wait in `buffer`; None for not at all."""
     if buffer is None:
-        _BUFFERS.pop(innermost(optimizer), None)
+        BUFFER.forget(optimizer)
     else:
-        _BUFFERS[innermost(optimizer)] = buffer
+        BUFFER.set(optimizer, buffer)
 
 
 def buffer_of(optimizer: keras.optimizers.Optimizer) -> DoubleBuffer | None:
     """Where the gradients of `optimizer` wait; None where they do not."""
-    return _BUFFERS.get(innermost(optimizer))
+    return BUFFER.of(optimizer)
 
 
 class _Step(threading.local):
