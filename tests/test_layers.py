@@ -11,14 +11,15 @@ from tests.repository import LIBRARY, ROOT, library_files
 # Each room of the library, and the rooms below it. A room that is not here has no place yet.
 _NUMBERS = ("errors", "moved", "cluster", "scaling", "measure", "study")
 _TRAINS = (
-    *("errors", "moved", "framework", "cluster", "scaling", "measure", "replicas", "data", "exact"),
+    *("errors", "moved", "step_context", "framework", "cluster", "scaling", "measure", "replicas", "data", "exact"),
     *("gradients", "rederive", "recovery", "training"),
 )
 _COMMANDS = ("adopting", "console", "plan", "reporting", "study")
 BELOW = {
     "errors": set(),
     "moved": set(),
-    "framework": {"errors"},
+    "step_context": set(),
+    "framework": {"errors", "step_context"},
     "cluster": {"errors"},
     "scaling": {"errors"},
     "measure": {"errors"},
@@ -28,14 +29,14 @@ BELOW = {
     "console": {"errors"},
     "adopting": {"errors"},
     "reporting": {"errors", "console", "measure"},
-    "replicas": {"errors", "framework", "cluster"},
-    "data": {"errors", "framework", "cluster", "replicas"},
-    "exact": {"errors", "framework", "cluster", "scaling", "replicas"},
-    "gradients": {"errors", "framework", "cluster", "scaling", "replicas", "exact"},
-    "rederive": {"errors", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
-    "recovery": {"errors", "framework", "cluster", "scaling", "replicas", "data", "exact", "gradients"},
+    "replicas": {"errors", "step_context", "framework", "cluster"},
+    "data": {"errors", "step_context", "framework", "cluster", "replicas"},
+    "exact": {"errors", "step_context", "framework", "cluster", "scaling", "replicas"},
+    "gradients": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "exact"},
+    "rederive": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
+    "recovery": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "data", "exact", "gradients"},
     "training": {*_TRAINS} - {"training"},
-    "loops": {"errors", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
+    "loops": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
     "data_parallel": {*_TRAINS},
     "callbacks": {*_TRAINS},
     "ray": {*_TRAINS, "launch"},
@@ -166,6 +167,13 @@ def test_tables_of_an_object_of_ours_are_its_own():
 
 
 @every_file
+def test_what_a_thread_carries_has_one_place(path):
+    nodes = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.Attribute | ast.ImportFrom)]
+    locals_of_threads = [node for node in nodes if "threading.local" in (ast.unparse(node), *_named_in(node))]
+    assert len(locals_of_threads) == (path.name == "step_context.py")
+
+
+@every_file
 def test_library_raises_and_does_not_assert(path):
     assert [node.lineno for node in ast.walk(_tree(path)) if isinstance(node, ast.Assert)] == []
 
@@ -281,6 +289,10 @@ def _outside_of_functions(node):
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from _outside_of_functions(child)
+
+
+def _named_in(node):
+    return [f"{node.module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) else []
 
 
 def _is_self(node):

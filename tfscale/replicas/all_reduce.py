@@ -22,8 +22,8 @@ from tfscale.replicas.progress import current_progress
 from tfscale.replicas.replica_walk import mark_equal
 from tfscale.replicas.share import is_in_eager_step, num_replicas
 from tfscale.replicas.sparse import merge_equal_rows
-from tfscale.replicas.thread_flag import ThreadFlag
 from tfscale.replicas.xla import refuse_collectives_inside_xla
+from tfscale.step_context import Flag
 
 
 class _Settings(NamedTuple):
@@ -49,7 +49,7 @@ def set_communication_options(strategy: tf.distribute.Strategy, options: Any, pa
     COMMUNICATION.set(strategy, _Settings(options, packing, lanes))
 
 
-_READY = ThreadFlag()
+_READY = Flag("all_are_ready")
 
 
 def all_are_ready() -> contextlib.AbstractContextManager[None]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 import keras
 
 from tfscale.framework.models import flat_layers
+from tfscale.step_context import show
 
 Value = TypeVar("Value")
 
@@ -70,12 +71,6 @@ class Owner:
         title = type(self).__name__ + (" of nothing any more" if subject is None else f" of {type(subject).__name__}")
         facts = [f"{fact.name}={fact.shown(value)}" for fact, value in list(self._known.items())]
         return f"{title}{'' if name is None else f' {name!r}'}: {', '.join(facts) or 'nothing is known'}"
-
-
-def show(value: Any) -> str:
-    """A value as it shows itself, or else its class."""
-    kind: Any = type(value)
-    return kind.__name__ if kind.__repr__ is object.__repr__ else repr(value)
 
 
 class Fact(Generic[Value]):

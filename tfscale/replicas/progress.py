@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,10 +12,9 @@ import tensorflow as tf
 from tfscale.replicas.own_copies import one_for_each, own_of
 from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import LocalReplicas
-from tfscale.replicas.thread_flag import ThreadFlag
+from tfscale.step_context import Flag, Slot
 
-_CURRENT = threading.local()
-_PAUSED = ThreadFlag()
+_PAUSED = Flag("counts_nothing")
 
 
 class Progress:
@@ -53,6 +51,7 @@ class Progress:
 
 
 PROGRESS = Fact[Progress](PreparedModel, "progress")
+_COUNTING = Slot[Progress | None]("progress")
 
 
 def watch_progress(model: keras.Model, replicas: LocalReplicas) -> tuple[Progress, bool]:
@@ -64,12 +63,8 @@ def watch_progress(model: keras.Model, replicas: LocalReplicas) -> tuple[Progres
 @contextlib.contextmanager
 def counting_reductions(model: keras.Model) -> Iterator[None]:
     """Counts the reductions that this thread traces or runs meanwhile, if the progress of `model` is watched."""
-    outer = current_progress()
-    _CURRENT.progress = None if _PAUSED.is_raised else PROGRESS.of(model)
-    try:
+    with _COUNTING.carrying(None if _PAUSED.is_raised else PROGRESS.of(model)):
         yield
-    finally:
-        _CURRENT.progress = outer
 
 
 def counting_nothing() -> contextlib.AbstractContextManager[None]:
@@ -79,4 +74,4 @@ def counting_nothing() -> contextlib.AbstractContextManager[None]:
 
 def current_progress() -> Progress | None:
     """Where reductions of the step at hand are counted; None where nobody watches."""
-    return getattr(_CURRENT, "progress", None)
+    return _COUNTING.value
