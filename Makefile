@@ -22,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test test-long test-contract test-engines lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-meeting study-demo docs pictures contract programs canary soak clean
+.PHONY: help demo demo-recovery test test-long test-contract test-engines lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-meeting study-demo docs pictures contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -39,6 +39,7 @@ help:
 	@echo "make bench-data  dp.dataset beside tf.data written by hand, and its work on 1 to 3 workers"
 	@echo "make bench-recovery  20 kills of 2 workers and of 3, and the parts of the time from kill to next step"
 	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
+	@echo "make bench-first-step  how the first step grows with the replicas: traced once, traced by each, plain Keras"
 	@echo "make bench-meeting  2 to 1,000 workers that meet in a few processes: seconds, processor time, files, messages"
 	@echo "make study-demo  up to which batch do digits pay? 7 batches, 8 rates each: a picture and a page in demo_output/study"
 	@echo "make contract  the tables of docs/contract.md: plain Keras and tfscale, row by row"
@@ -100,6 +101,9 @@ bench-recovery: $(VENV)/.examples
 
 bench-check: $(VENV)/.test
 	$(BIN)/python -m benchmarks.check
+
+bench-first-step: $(VENV)/.test
+	$(BIN)/python -m benchmarks.first_step
 
 bench-meeting: $(VENV)/.test
 	$(BIN)/python -m benchmarks.meeting
