@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import keras
 
@@ -17,6 +17,7 @@ from tfscale.framework.models import flat_layers
 from tfscale.step_context import show
 
 Value = TypeVar("Value")
+Kind = TypeVar("Kind", bound="Owner")
 
 
 class Owner:
@@ -38,18 +39,18 @@ class Owner:
         self._known: dict[Fact[Any], Any] = {}
 
     @classmethod
-    def of(cls, subject: Any) -> Self:
+    def of(cls: type[Kind], subject: Any) -> Kind:
         """The owner of what is known of `subject`; there is one."""
         subject = cls.key(subject)
         return cls._registry.setdefault(subject, cls(subject))
 
     @classmethod
-    def find(cls, subject: Any) -> Self | None:
+    def find(cls: type[Kind], subject: Any) -> Kind | None:
         """As `of`; None where nothing is known."""
         return cls._registry.get(cls.key(subject))
 
     @classmethod
-    def everyone(cls) -> list[Self]:
+    def everyone(cls: type[Kind]) -> list[Kind]:
         """Those of all objects that there are; other threads may add to them meanwhile."""
         subjects = (reference() for reference in cls._registry.keyrefs())
         found = (cls.find(subject) for subject in subjects if subject is not None)
