@@ -22,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test test-long test-contract test-engines lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-meeting bench-study study-demo docs pictures contract programs canary soak clean
+.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-meeting bench-study study-demo docs pictures contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -31,6 +31,7 @@ help:
 	@echo "make test-long  jobs to which faults come, what is killed and goes on, examples, benchmarks, 1 to 8 replicas"
 	@echo "make test-contract  every case of the contract on three replicas, every row on one, two and two workers"
 	@echo "make test-engines  installs Slurm, Open MPI, MPICH and Ray (as root), and trains on each: two nodes in namespaces"
+	@echo "make test-release  the wheel in empty environments with the oldest and the newest pair, and README's example there"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
 	@echo "make bench-torch  install PyTorch (CPU build) for make bench and make bench-links"
@@ -49,6 +50,7 @@ help:
 	@echo "make pictures  draws the pictures of the documentation"
 	@echo "make canary  the oldest and newest Keras and TensorFlow, each in an environment of its own: their code, 20 rows"
 	@echo "make soak    30 minutes of jobs to which faults come: killed, stopped, cut off, damaged, visited; what was lost"
+	@echo "make dist    sdist and wheel, in dist"
 	@echo "make clean   remove .venv and everything else that was made"
 
 demo: $(VENV)/.examples
@@ -73,6 +75,14 @@ test-engines: $(VENV)/.test
 	  slurmctld slurmd slurm-client munge iproute2 openmpi-bin mpich util-linux
 	timeout --foreground 900 $(PIP) install --quiet --editable ".[test,dev,ray]"
 	TFSCALE_TEST_ALL_ENGINES=1 timeout --foreground --kill-after 30 3600 $(BIN)/python -m pytest $(ENGINES)
+
+test-release: dist
+	$(BIN)/python -m nox --session release
+
+# The wheel is built from the sdist, so that no file of an older build gets in.
+dist: $(VENV)/.test
+	rm -rf dist
+	$(BIN)/python -m build
 
 lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .
