@@ -15,7 +15,12 @@ GPUS = find_gpus(os.environ, run_nvidia_smi)
 # Parts of a machine's single GPU; with more GPUs each is one replica.
 NUM_LOGICAL = 2
 ON_GPUS = {VISIBLE: ",".join(GPUS), "TF_FORCE_GPU_ALLOW_GROWTH": "false" if len(GPUS) == 1 else "true"}
-NAMES = (*shown_cases(), "mixed_bfloat16", "mixed_float16, jit_compile", "jit_compile, batch norm", *CASES)
+NAMES = (
+    *shown_cases(),
+    *("mixed_bfloat16", "mixed_float16, jit_compile", "jit_compile, batch norm"),
+    *("bf16, last batch uneven", "fp16, last batch uneven"),
+    *CASES,
+)
 ONE_PACK, SMALL_PACKS = 0, 64
 _TIMEOUT_S = 600.0
 
@@ -68,9 +73,21 @@ def test_packs_and_xla_change_rounding_alone(jit_compile):
 
 
 @needs_gpu
+def test_one_trace_for_all_replicas_changes_rounding_alone():
+    each = on(ON_GPUS, "weights_after", NUM_LOGICAL, ONE_PACK, False, False)
+    once = on({**ON_GPUS, "TFSCALE_TRACE": "once"}, "weights_after", NUM_LOGICAL, ONE_PACK, False, False)
+    for first, second in zip(each, once, strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6)
+
+
+@needs_gpu
 def test_deterministic_ops_give_the_same_bits():
     first, second = (on(ON_GPUS, "weights_after", NUM_LOGICAL, ONE_PACK, True, False) for _ in range(2))
     assert all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
+
+
+def test_cases_exist():
+    assert set(NAMES) <= {*contract_run.load_cases(), *CASES}
 
 
 def test_what_runs_on_gpus_runs_on_logical_cpus(tmp_path):
