@@ -10,7 +10,7 @@ MINUTES ?= 30
 CONTRACT := $(addprefix tests/training/test_contract,.py _programs.py _other_counts.py _workers.py)
 # What trains for long: whole jobs to which faults come, what is killed and goes on, examples and benchmarks as a user runs
 # them, and every number of replicas.
-LONG := tests/chaos tests/examples tests/benchmarks tests/gpu tests/trials/test_studying.py tests/sweeps/test_sweeping.py \
+LONG := tests/chaos tests/examples tests/benchmarks tests/gpu tests/trials/test_studying.py $(addprefix tests/sweeps/test_,sharing.py sweeping.py) \
   $(addprefix tests/training/test_,contract_counts.py gone.py gone_early.py gone_in_loops.py interrupt.py) \
   $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
   tests/gradients/compression/test_training.py \
@@ -22,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery test test-long test-contract test-engines lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-meeting test-gpu bench-gpu study-demo docs pictures contract programs canary soak clean
+.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-gpu bench-meeting bench-study study-demo docs pictures contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -33,6 +33,7 @@ help:
 	@echo "make test-engines  installs Slurm, Open MPI, MPICH and Ray (as root), and trains on each: two nodes in namespaces"
 	@echo "make test-gpu  installs the GPU build; the contract on every visible GPU: NCCL, half precision, XLA, packs"
 	@echo "make bench-gpu  ResNet-50 and a GPT on every visible GPU, beside plain Keras and tf.distribute: a table and JSON"
+	@echo "make test-release  the wheel in empty environments with the oldest and the newest pair, and README's example there"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
 	@echo "make bench-torch  install PyTorch (CPU build) for make bench and make bench-links"
@@ -41,7 +42,9 @@ help:
 	@echo "make bench-data  dp.dataset beside tf.data written by hand, and its work on 1 to 3 workers"
 	@echo "make bench-recovery  20 kills of 2 workers and of 3, and the parts of the time from kill to next step"
 	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
+	@echo "make bench-first-step  how the first step grows with the replicas: traced once, traced by each, plain Keras"
 	@echo "make bench-meeting  2 to 1,000 workers that meet in a few processes: seconds, processor time, files, messages"
+	@echo "make bench-study  ten studies, an hour at most: critical batches of SGD, momentum and AdamW on digits, photographs and text"
 	@echo "make study-demo  up to which batch do digits pay? 7 batches, 8 rates each: a picture and a page in demo_output/study"
 	@echo "make contract  the tables of docs/contract.md: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
@@ -49,6 +52,7 @@ help:
 	@echo "make pictures  draws the pictures of the documentation"
 	@echo "make canary  the oldest and newest Keras and TensorFlow, each in an environment of its own: their code, 20 rows"
 	@echo "make soak    30 minutes of jobs to which faults come: killed, stopped, cut off, damaged, visited; what was lost"
+	@echo "make dist    sdist and wheel, in dist"
 	@echo "make clean   remove .venv and everything else that was made"
 
 demo: $(VENV)/.examples
@@ -81,6 +85,14 @@ test-gpu: $(VENV)/.gpu
 bench-gpu: $(VENV)/.gpu
 	$(BIN)/python -m benchmarks.gpu
 
+test-release: dist
+	$(BIN)/python -m nox --session release
+
+# The wheel is built from the sdist, so that no file of an older build gets in.
+dist: $(VENV)/.test
+	rm -rf dist
+	$(BIN)/python -m build
+
 lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
@@ -110,8 +122,15 @@ bench-recovery: $(VENV)/.examples
 bench-check: $(VENV)/.test
 	$(BIN)/python -m benchmarks.check
 
+bench-first-step: $(VENV)/.test
+	$(BIN)/python -m benchmarks.first_step
+
 bench-meeting: $(VENV)/.test
 	$(BIN)/python -m benchmarks.meeting
+
+# Goes on where it was ended; the next one adds to it.
+bench-study: $(VENV)/.examples
+	$(BIN)/python -m benchmarks.study
 
 study-demo: $(VENV)/.examples
 	$(BIN)/python -m tfscale study tests/trials/digits.py:build tests/trials/digits.py:data --target loss=0.2 \

@@ -36,6 +36,15 @@ def test_import_loads_no_framework(code):
     assert [name for name in NOT_LOADED if name in modules] == []
 
 
+def test_import_loads_one_file_of_tfscale_and_of_python_what_importing_needs_anyway():
+    code = (
+        "import sys, importlib, typing; before = set(sys.modules); import tfscale; print(*(set(sys.modules) - before))"
+    )
+    # Without `site`, whose own imports, those of an editable install among them, would hide ours.
+    command = [sys.executable, "-S", "-c", code]
+    assert subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout.split() == [b"tfscale"]
+
+
 def test_import_is_free():
     # The best of several: the others measure what else the machine was doing.
     assert min(_run("import tfscale")[0] for _ in range(5)) < MAX_IMPORT_S

@@ -189,6 +189,8 @@ FLAGS = {
         "--prune",
         "--sampler",
         "--seed",
+        "--shared",
+        "--silent-s",
         "--space",
         "--timeout-s",
         "--trials",

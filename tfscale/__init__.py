@@ -65,6 +65,21 @@ if TYPE_CHECKING:
     from tfscale.training.strategy import make_strategy, simulate_replicas
 
     __version__: str
+else:
+    # Not for type checkers: one that sees it takes every name for a public one.
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            # Reading the installed metadata costs more than the rest of this import.
+            value: Any = importlib.import_module("importlib.metadata").version("tfscale")
+        elif name in _MODULES:
+            value = importlib.import_module(f"tfscale.{name}")
+        elif name in _HOMES:
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
 
 __all__ = [
     "AdaScaleRule",
@@ -171,20 +186,6 @@ _HOMES = {
 
 # Public modules, loaded as attributes of this one.
 _MODULES = ("callbacks", "flags", "loops", "ray", "study")
-
-
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        # Reading the installed metadata costs more than the rest of this import.
-        value: Any = importlib.import_module("importlib.metadata").version("tfscale")
-    elif name in _MODULES:
-        value = importlib.import_module(f"tfscale.{name}")
-    elif name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

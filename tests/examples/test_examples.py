@@ -18,6 +18,7 @@ RUN = "tests.examples.cases_examples:run_script"
 SCRIPTS = ("fit_digits.py", "absl_flags.py", "multi_worker.py", "custom_loop.py")
 # What the scripts share, and the demo.
 OTHERS = ("demo.py", "pull_the_plug.py", "digits_recovery.py", "digits_training.py", "digits_dataset.py")
+OTHERS += ("know_before_you_rent.py",)
 # tests/engines/test_ray.py runs them.
 ON_RAY = ("ray_train.py", "ray_tune.py")
 ABSL_RESULT = r"^(\d) replicas: .*test accuracy (\S+)$"
@@ -144,3 +145,17 @@ def test_readme_commands_run_scripts_that_exist():
     named = re.findall(r"python (examples/\S+\.py)", (EXAMPLES / "README.md").read_text())
     assert {name.removeprefix("examples/") for name in named} >= {*SCRIPTS, "demo.py"}
     assert [name for name in named if not (EXAMPLES.parent / name).is_file()] == []
+
+
+def test_know_before_you_rent(tmp_path):
+    printed = run_case(RUN, args=("know_before_you_rent.py", "--small", "--output", str(tmp_path)), timeout_s=280)
+    commands = re.findall(r"^\$ tfscale (\w+)(?: (--check))?", printed, re.MULTILINE)
+    assert [name for name, _ in commands if name != "plan"] == ["measure", "study"]
+    assert commands[-1] == ("plan", "--check")
+    number = re.search(r"one replica, and (\d) that are simulated here", printed)[1]
+    # The last table: the run of one replica, and that of the number that was advised, with its verdict.
+    first, last = re.findall(rf"^{re.escape(str(tmp_path))}/runs/\S+ +(\d) +(\d+) .*$", printed, re.MULTILINE)
+    assert (first, last) == (("1", "16"), (number, str(16 * int(number))))
+    assert re.search(r"to \d+: (came true|did not come true|not reached)", printed)
+    assert len(re.findall("<- take this", printed)) >= 1
+    assert (tmp_path / "study" / "study.html").is_file()

@@ -6,8 +6,10 @@ import pytest
 
 from tests.processes import run_case
 from tfscale import MeasureError
+from tfscale.measure import StepMoments, TraceRow
 from tfscale.parity.target import find_target
 from tfscale.plan.branches import from_branches, stretch_steps
+from tfscale.plan.source import Trace
 
 
 def law(critical, batch=16):
@@ -45,6 +47,7 @@ def test_digits():
 
 def calibrated():
     from tfscale.trials.branching import calibrate
+    from tfscale.trials.branching_command import calibration
 
     build, data = (find_target(f"tests/trials/digits.py:{name}", name) for name in ("for_small_batches", "data"))
     refusals = []
@@ -53,5 +56,8 @@ def calibrated():
             calibrate(find_target(f"tests/trials/digits.py:{name}", "build"), data, batch=batch)
         except MeasureError as error:
             refusals.append(str(error))
+    trace = Trace("noise.csv", (TraceRow(1, 16.0, StepMoments(1.0, 1.0, 16.0, 4), 1.0, 0.0),), {"optimizer": "AdamW"})
+    with pytest.raises(MeasureError, match=r"Received: optimizer 'AdamW' in 'noise.csv', and 'SGD' in tests/trials"):
+        calibration(str(build), str(data))(trace)
     found = calibrate(build, data, batch=16, seeds=1)
     return found.value or found.low, refusals

@@ -9,7 +9,7 @@ import pytest
 from tfscale import cli
 from tfscale.measure import StepMoments, TraceRow, format_trace
 from tfscale.study import Trial, TrialResult
-from tfscale.study.result import write_csv
+from tfscale.study.result import write_csv, write_result
 
 TIMES = {"8": 0.014, "16": 0.018, "32": 0.026, "64": 0.042}
 TOLD = {"model": "a", "parameters": 10**6, "optimizer": "SGD", "replicas": 1, "steps_measured": 200, "device": "CPU"}
@@ -69,7 +69,10 @@ def test_it_loads_no_tensorflow(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
 
 
-def write_study(folder, critical):
+def write_study(folder, critical, models=()):
+    (folder / "trials").mkdir()
+    for place, model in enumerate(models):
+        write_result(folder / "trials", TrialResult(Trial(16, place, 0), 9.0, "reached", model=model))
     rows = [TrialResult(Trial(b, 0, 0, {"rate": 0.1}), 10 * (1 + critical / b), "reached") for b in (16, 64, 256)]
     write_csv(folder / "study.csv", rows)
     goal = {"metric": "loss", "value": 0.1, "is_least": True}
@@ -87,6 +90,31 @@ def test_a_study_takes_the_place_of_the_band(tmp_path, capsys):
     # The steps are those to the study's target, at the trace's batch.
     assert found["run"]["steps"] == pytest.approx(10 * (1 + 100 / 32), rel=0.01)
     assert found["rows"][0]["steps"]["value"] == pytest.approx(found["run"]["steps"])
+
+
+OWN = {"parameters": 10**6, "weights": "0a", "optimizer": "SGD", "momentum": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("models", "refused"),
+    [
+        ([OWN, {}], None),
+        # A study that varies it: whichever the trace has.
+        ([OWN | {"momentum": 0.5}, OWN | {"momentum": 0.8}], None),
+        ([OWN | {"optimizer": "AdamW"}], "optimizer 'SGD' in"),
+        ([OWN | {"momentum": 0.0}, OWN | {"momentum": 0.0}], "momentum '0.9' in"),
+        ([OWN | {"weights": "0b"}], "weights '0a' in"),
+        ([OWN | {"parameters": 7}, {}], "parameters '1000000' in"),
+    ],
+)
+def test_a_study_of_another_model_is_refused(models, refused, tmp_path, capsys):
+    path = write(tmp_path, weights="0a", momentum=0.9)
+    status, out, err = run(capsys, "--noise", path, *LINK, "--study", write_study(tmp_path, 100, models))
+    assert status == (0 if refused is None else 2), err
+    if refused is not None:
+        assert out == ""
+        assert f"must be of the trace's model and optimizer.\nReceived: {refused} " in err
+        assert "in the study " in err
 
 
 def test_one_replica_needs_no_link_and_no_size(tmp_path, capsys):
@@ -161,7 +189,11 @@ def test_refused(name, files, capsys):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "3", '{"replicas": "2"}', '{"step_times": {"a": 1}}', '{"step_times": {"8": "x"}}']
+    "text",
+    [
+        *("", "{", "[]", "3", '{"replicas": "2"}', '{"step_times": {"a": 1}}', '{"step_times": {"8": "x"}}'),
+        *('{"momentum": "0.9"}', '{"momentum": NaN}', '{"weights": 3}'),
+    ],
 )
 def test_what_lies_beside_may_be_anything(text, tmp_path, capsys):
     path = write(tmp_path)

@@ -113,7 +113,7 @@ def _each_by_itself() -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ["TFSCALE_TRACE"] = "once"
+        del os.environ["TFSCALE_TRACE"]
 
 
 def _data(name: str, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -152,7 +152,6 @@ def compare(
     rows: list[tuple[str, str, bool]], num_replicas: int
 ) -> dict[tuple[str, str, bool], tuple[list[str], list[str]]]:
     """By row what differs by more than a rounding from steps that are traced by each replica, and why any was."""
-    os.environ["TFSCALE_TRACE"] = "once"
     tfscale.simulate_replicas(num_replicas)
     dp = tfscale.DataParallel(global_batch=ROWS, devices=num_replicas)
     found = {}
@@ -186,7 +185,6 @@ def _reasons() -> Iterator[list[str]]:
 
 def why_each(names: list[str], num_replicas: int) -> dict[str, tuple[list[str], list[str]]]:
     """By model why its steps are traced by each replica, and what differs from the one-replica run."""
-    os.environ["TFSCALE_TRACE"] = "once"
     tfscale.simulate_replicas(num_replicas)
     SharedCount.shared = tf.Variable(0.0)
     dp = tfscale.DataParallel(global_batch=ROWS, devices=num_replicas)
@@ -200,7 +198,6 @@ def why_each(names: list[str], num_replicas: int) -> dict[str, tuple[list[str], 
 
 def count_calls(num_replicas: int, rows: int) -> tuple[int, int]:
     """How often the Python of a layer is run in the first step of `fit`: traced once, and by each replica."""
-    os.environ["TFSCALE_TRACE"] = "once"
     tfscale.simulate_replicas(num_replicas)
     dp = tfscale.DataParallel(global_batch=rows, devices=num_replicas)
     counts = []
@@ -218,7 +215,6 @@ def count_calls(num_replicas: int, rows: int) -> tuple[int, int]:
 
 def draws(num_replicas: int) -> np.ndarray:
     """What each replica draws for rows that are equal, by an operation without a seed: `[replicas, width]`."""
-    os.environ["TFSCALE_TRACE"] = "once"
     tfscale.simulate_replicas(num_replicas)
     dp = tfscale.DataParallel(global_batch=num_replicas, devices=num_replicas)
 

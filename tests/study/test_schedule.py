@@ -135,6 +135,16 @@ def test_files(tmp_path):
     assert least_steps(rows, 1) == math.inf
 
 
+def test_what_is_no_model(tmp_path):
+    write_result(tmp_path, run(next_trials(settings(), [])[0]))
+    [path] = tmp_path.glob("*.json")
+    whole = path.read_text()
+    for wrong in ("3", '["a"]', '{"weights": [1]}'):
+        path.write_text(whole.replace('"model": {}', f'"model": {wrong}'))
+        with pytest.raises(StudyError, match="A result must be a file that a study has written"):
+            read_result(path)
+
+
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"trial": {"batch": 1}}'])
 def test_files_that_are_none(tmp_path, content):
     path = tmp_path / "b.json"

@@ -29,6 +29,25 @@ def reporting(x, trial):
     return x
 
 
+def together(x, trial):
+    """The first two trials wait for each other: they are of two processes that run at once."""
+    folder, own = os.environ["MARKS"], f"{trial.number}-{os.getpid()}"
+    open(os.path.join(folder, own), "w").close()
+    while trial.number < 2 and len(os.listdir(folder)) < 2:
+        time.sleep(0.05)
+    return x
+
+
+def once_stuck(x, trial):
+    """The first call of all never ends."""
+    try:
+        os.close(os.open(os.environ["MARKS"] + "/begun", os.O_CREAT | os.O_EXCL))
+        time.sleep(600)
+    except FileExistsError:
+        pass
+    return x
+
+
 def slow(x):
     time.sleep(0.2)
     return x

@@ -13,6 +13,7 @@ from tests.repository import ROOT
 from tfscale import StudyError
 from tfscale.study import fit, read_results
 from tfscale.study.goal import parse_goal, steps_to_goal
+from tfscale.study.result import read_result
 
 SCRIPT = "tests/trials/digits.py"
 SMALL = ["--target", "loss=0.5", "--batches", "32,128,512", "--seeds", "1", "--reference-batch", "64"]
@@ -59,6 +60,12 @@ def test_it_goes_on_where_it_was_killed(studied):
     assert len(results) % 3 == 0
     assert len({each.trial.name for each in results}) == len(results) >= 9
     assert f"{len(results) - len(kept)}" <= str(ended.stderr.count("batch "))
+
+
+def test_each_trial_says_of_which_model_it_is(studied):
+    models = [read_result(path).model for path in (studied[0] / "trials").glob("*.json")]
+    assert all(each == models[0] for each in models)
+    assert (models[0]["parameters"], models[0]["optimizer"], models[0]["momentum"]) == (8970, "SGD", 0.9)
 
 
 def test_steps_fall_with_the_batch(studied):

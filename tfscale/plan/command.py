@@ -12,7 +12,7 @@ from tfscale.plan.critical_batch import CriticalBatch, from_noise, from_study
 from tfscale.plan.link import COMPARED, PROCESSOR_S_PER_BYTE, Link, network_table, parse_link, parse_seconds
 from tfscale.plan.report import Foretold, describe, to_json
 from tfscale.plan.rows import Run, advise, predict
-from tfscale.plan.source import Trace, goal_of, read_all
+from tfscale.plan.source import Trace, check_same_model, goal_of, models_of, read_all
 from tfscale.plan.step_time import LEAST_BATCHES, MOST_OFF, StepTime
 from tfscale.study import fit
 
@@ -72,6 +72,7 @@ def _critical(
             f"Received: {' and '.join(given)}. Keep the one that is to be believed."
         )
     if args.study:
+        check_same_model(trace, models_of(args.study), f"the study {args.study!r}")
         return from_study(fit(args.study), goal_of(args.study))
     if args.critical_batch:
         return CriticalBatch(args.critical_batch, args.critical_batch, args.critical_batch, "given", "as given")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tfscale.errors import MeasureError, StudyError
 from tfscale.measure import TraceRow, read_trace
+from tfscale.study.result import read_result
 
-_SAME = ("model", "parameters", "optimizer")
+# What all runs of one model have in common; a study's own searching may vary some of it.
+_FACTS = ("parameters", "trainable_parameters", "weights", "optimizer", "momentum")
 
 
 @dataclass(frozen=True)
@@ -90,13 +92,16 @@ def _read_beside(file: Path, num_rows: int) -> dict[str, Any]:
         return {}
     try:
         told = json.loads(beside.read_text(encoding="utf-8"))
-        kinds: dict[str, type] = {"model": str, "optimizer": str}
+        kinds: dict[str, type] = {"model": str, "optimizer": str, "weights": str}
         kinds |= {"parameters": int, "trainable_parameters": int, "replicas": int}
         for name, kind in kinds.items():
             value: Any = told.get(name, kind())
             is_right = isinstance(value, kind) and not isinstance(value, bool)
             if not is_right or (kind is int and not 0 <= value < 2**53):
                 raise ValueError(f"{name} is {str(value)[:100]!r}")
+        momentum = told.get("momentum", 0.0)
+        if isinstance(momentum, bool) or not isinstance(momentum, int | float) or not math.isfinite(momentum):
+            raise ValueError(f"momentum is {str(momentum)[:100]!r}")
         if told.get("replicas", 1) < 1:
             raise ValueError("no replicas")
         times = told.get("step_times", {})
@@ -125,7 +130,7 @@ def read_all(paths: Sequence[str]) -> list[Trace]:
     """
     traces = [read_one(path) for path in paths]
     for trace in traces[1:]:
-        for name in _SAME:
+        for name in ("model", *_FACTS):
             first, other = traces[0].told.get(name), trace.told.get(name)
             if first is not None and other is not None and first != other:
                 raise MeasureError(
@@ -134,6 +139,39 @@ def read_all(paths: Sequence[str]) -> list[Trace]:
                     f"{trace.path!r}. Give the traces of one model."
                 )
     return traces
+
+
+def check_same_model(trace: Trace, models: Iterable[Mapping[str, Any]], where: str) -> None:
+    """Refuses what was trained with another model than that of a trace.
+
+    What differs among the models themselves, as where a study searches it, is left out.
+
+    Args:
+        trace: With what lies beside it.
+        models: What `gradients.model_facts` says of each; all are models that were trained.
+        where: They are from, in words.
+
+    Raises:
+        MeasureError: Naming the first difference.
+    """
+    given = list(models)
+    for name in _FACTS:
+        own, known = trace.told.get(name), {each[name] for each in given if name in each}
+        if own is not None and len(known) == 1 and own not in known:
+            raise MeasureError(
+                "What the critical batch is taken from must be of the trace's model and optimizer.\n"
+                f"Received: {name} {str(own)[:200]!r} in {trace.path!r}, and {str(known.pop())[:200]!r} in {where}. "
+                "Measure that model: `tfscale measure BUILD DATA`."
+            )
+
+
+def models_of(directory: str) -> list[Mapping[str, Any]]:
+    """What the trials of a study say of their models; nothing where only its table is there.
+
+    Raises:
+        StudyError: When the file of a trial cannot be read.
+    """
+    return [each.model for each in map(read_result, sorted(Path(directory, "trials").glob("*.json")))]
 
 
 def goal_of(directory: str) -> str:

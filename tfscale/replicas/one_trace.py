@@ -61,10 +61,13 @@ def run_once_for_all(
         What `strategy.run` is to return.
     """
     parts, _GIVEN.parts = _GIVEN.parts, None
-    if parts is None or len(parts) == 1 or tf.executing_eagerly() or _is_traced_by_each():
+    if parts is None or tf.executing_eagerly() or _is_traced_by_each():
+        return each_by_itself()
+    kinds = [_kind(part) for part in parts]
+    if len(set(kinds)) == len(parts):  # A trace of its own for each, either way.
         return each_by_itself()
     try:
-        traced = _trace(strategy, step, parts)
+        traced = _trace(strategy, step, parts, kinds)
     except NotAlikeError as error:
         _log.info("each replica's step is traced by itself: %s", error)
         return each_by_itself()
@@ -76,8 +79,8 @@ def run_once_for_all(
 
 
 def _is_traced_by_each() -> bool:
-    """Whether the environment does not ask for one trace."""
-    asked = os.environ.get(_VARIABLE, "each")
+    """Whether the environment asks for a trace of each replica's own."""
+    asked = os.environ.get(_VARIABLE, "once")
     if asked not in ("once", "each"):
         raise ModelError(
             f"`{_VARIABLE}` says whether a step is traced once for all replicas, or by each of them.\n"
@@ -86,18 +89,19 @@ def _is_traced_by_each() -> bool:
     return asked == "each"
 
 
-def _trace(strategy: tf.distribute.Strategy, step: Callable[[], Any], parts: Sequence[Any]) -> list[OneTrace]:
+def _trace(
+    strategy: tf.distribute.Strategy, step: Callable[[], Any], parts: Sequence[Any], kinds: Sequence[Any]
+) -> list[OneTrace]:
     """For each replica the trace that is called for it: one for all whose parts are of one kind."""
     traced: dict[Any, OneTrace] = {}
     keys, copies = Keys(), _copies(strategy)
-    for replica, part in enumerate(parts):
-        kind = _kind(part)
+    for replica, (part, kind) in enumerate(zip(parts, kinds, strict=True)):
         if kind not in traced:
             traced[kind] = OneTrace(strategy, replica, local_replicas(strategy).first, copies, keys)
             traced[kind].trace(step, part)
     if len({frozenset(one.sent.items()) for one in traced.values()}) > 1:
         raise NotAlikeError("with other rows it sends more often")
-    return [traced[_kind(part)] for part in parts]
+    return [traced[kind] for kind in kinds]
 
 
 def _copies(strategy: tf.distribute.Strategy) -> list[list[Any]]:

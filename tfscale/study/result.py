@@ -52,6 +52,7 @@ class TrialResult:
         device: On which it ran.
         commit: Of the user's code, if that is known.
         evaluations: Pairs of a step and the metric.
+        model: What tells it from other models; empty where the trial ended before there was one.
     """
 
     trial: Trial
@@ -61,6 +62,7 @@ class TrialResult:
     device: str = ""
     commit: str = ""
     evaluations: tuple[tuple[int, float], ...] = ()
+    model: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_result(folder: Path, result: TrialResult) -> None:
@@ -81,6 +83,9 @@ def read_result(path: Path) -> TrialResult:
         content = json.loads(path.read_text(encoding="utf-8"))
         steps = math.inf if content["steps"] is None else float(content["steps"])
         evaluations = tuple((int(step), float(value)) for step, value in content["evaluations"])
+        # Files of earlier versions have none.
+        if not all(isinstance(each, str | int | float) for each in dict(content.get("model", {})).values()):
+            raise ValueError("what it says of its model are no facts")
         return TrialResult(**content | {"trial": Trial(**content["trial"]), "steps": steps, "evaluations": evaluations})
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise StudyError(

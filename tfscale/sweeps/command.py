@@ -46,12 +46,14 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         at_a_time=args.at_a_time,
         timeout_s=args.timeout_s,
+        is_shared=args.shared,
+        silent_s=args.silent_s,
     )
     if args.carry_to is not None:
         # Before hours of trials, not after them.
         _check_carrying(args, plan)
     directory, outcomes = Path(args.directory), []
-    with contextlib.closing(run_sweep(plan, directory)) as rows:  # type: ignore[type-var]
+    with contextlib.closing(run_sweep(plan, directory)) as rows:
         for outcome in rows:
             outcomes.append(outcome)
             value = "" if outcome.value is None else f" {outcome.value:g}"

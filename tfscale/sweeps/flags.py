@@ -20,6 +20,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--direction", choices=("min", "max"), default="min", help="what is best (default: min)")
     parser.add_argument("--directory", default="sweep", metavar="DIR", help="of the sweep (default: sweep)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn (default: 0)")
+    parser.add_argument(
+        "--shared", action="store_true", help="other hosts run this command in the same directory at the same time"
+    )
+    parser.add_argument(
+        "--silent-s", type=float, default=60.0, metavar="S", help="with --shared: when a silent host is gone (60)"
+    )
     parser.add_argument("--timeout-s", type=float, default=86400.0, metavar="S", help="of a trial (default: a day)")
     parser.add_argument("--no-picture", action="store_true", help="draw no sweep.png")
     parser.add_argument("--carry-to", type=_count, metavar="N", help="print the best recipe re-derived for N replicas")

@@ -40,7 +40,7 @@ class Sweep:
 
     def _run(self) -> None:
         try:
-            with contextlib.closing(run_sweep(self._plan, self._directory)) as outcomes:  # type: ignore[type-var]
+            with contextlib.closing(run_sweep(self._plan, self._directory)) as outcomes:
                 for outcome in outcomes:
                     self.futures[outcome.number].set_result(outcome)
                     if self._is_cancelled.is_set():

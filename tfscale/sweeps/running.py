@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,15 @@ from tfscale.parity.processes import Ending
 from tfscale.parity.target import Target
 from tfscale.sweeps.outcome import FAILED, Outcome, outcome_path, read_outcome, write_csv, write_outcome
 from tfscale.sweeps.sampling import Sampler, lock, make_sampler
+from tfscale.sweeps.sharing import Claims
 from tfscale.sweeps.space import Space
 from tfscale.trials.identity import check_identity
 from tfscale.trials.pool import Pool
+
+# How often a host that has nothing to run looks what the others have.
+_LOOK_S = 0.5
+
+_Rows = Generator[Outcome, None, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +39,8 @@ class Plan:
         seed: Of the draws.
         at_a_time: Side by side; None for as many as devices.
         timeout_s: Of a trial.
+        is_shared: Whether other hosts run it too, in the same directory.
+        silent_s: After so many seconds without a sign another host is gone.
     """
 
     objective: Target
@@ -43,6 +52,8 @@ class Plan:
     seed: int = 0
     at_a_time: int | None = None
     timeout_s: float = 86400.0
+    is_shared: bool = False
+    silent_s: float = 60.0
 
     def __post_init__(self) -> None:
         counts = {"trials": self.trials, "at_a_time": 1 if self.at_a_time is None else self.at_a_time}
@@ -54,11 +65,12 @@ class Plan:
                 raise StudyError(
                     f"`{name}` must be {' or '.join(map(repr, known))}.\nReceived: {getattr(self, name)!r}."
                 )
-        if not 0 < self.timeout_s <= 1e9:
-            raise StudyError(f"`timeout_s` must be seconds, above 0.\nReceived: {self.timeout_s!r}.")
+        for name in ("timeout_s", "silent_s"):
+            if not 0 < getattr(self, name) <= 1e9:
+                raise StudyError(f"`{name}` must be seconds, above 0.\nReceived: {getattr(self, name)!r}.")
 
 
-def run_sweep(plan: Plan, directory: Path) -> Iterator[Outcome]:
+def run_sweep(plan: Plan, directory: Path) -> _Rows:
     """Yields the rows that are there already, and then each that comes, until there are as many as planned.
 
     Closing it ends what is under way; the rows that are there stay.
@@ -72,29 +84,67 @@ def run_sweep(plan: Plan, directory: Path) -> Iterator[Outcome]:
     """
     folder = directory / "trials"
     directory.mkdir(parents=True, exist_ok=True)
-    with contextlib.closing(lock(directory)):
+    with contextlib.closing(lock(directory, is_shared=plan.is_shared)):
         check_identity("sweep", directory, _identity(plan))
         folder.mkdir(exist_ok=True)
-        sampler = make_sampler(plan.sampler, plan.space, seed=plan.seed, direction=plan.direction)
-        outcomes = {}
-        for path in sorted(folder.glob("*.json")):
-            found = read_outcome(path)
-            if found.number < plan.trials:
-                outcomes[found.number] = found
-                sampler.tell(found)
-                yield found
-        for outcome in _run_missing(plan, directory, sampler, [n for n in range(plan.trials) if n not in outcomes]):
-            outcomes[outcome.number] = outcome
-            sampler.tell(outcome)
-            write_csv(directory / "sweep.csv", outcomes.values())
-            yield outcome
+        journal = directory / "journal.log" if plan.is_shared else None
+        sampler = make_sampler(plan.sampler, plan.space, seed=plan.seed, direction=plan.direction, journal=journal)
+        outcomes: dict[int, Outcome] = {}
+        for found in _new_rows(plan, folder, outcomes):
+            sampler.tell(found)
+            yield found
+        pool = Pool(
+            directory / "processes", at_a_time=plan.at_a_time, timeout_s=plan.timeout_s, program="tfscale.sweeps.child"
+        )
+        try:
+            if plan.is_shared:
+                rows = _run_shared(plan, folder, sampler, pool, outcomes)
+            else:
+                rows = _run_here(plan, folder, sampler, pool, _missing(plan, outcomes))
+            with contextlib.closing(rows):
+                for outcome in rows:
+                    outcomes[outcome.number] = outcome
+                    sampler.tell(outcome)
+                    write_csv(directory / "sweep.csv", outcomes.values())
+                    yield outcome
+        finally:
+            pool.close()
         write_csv(directory / "sweep.csv", outcomes.values())
 
 
-def _run_missing(plan: Plan, directory: Path, sampler: Sampler, numbers: list[int]) -> Iterator[Outcome]:
+def _new_rows(plan: Plan, folder: Path, outcomes: dict[int, Outcome]) -> _Rows:
+    """Yields the rows of files that are not among the outcomes, and adds them."""
+    for path in sorted(folder.glob("*.json")):
+        if path.stem.isdecimal() and int(path.stem) in outcomes:
+            continue
+        found = read_outcome(path)
+        if found.number < plan.trials:
+            outcomes[found.number] = found
+            yield found
+
+
+def _missing(plan: Plan, outcomes: Mapping[int, Outcome]) -> list[int]:
+    return [number for number in range(plan.trials) if number not in outcomes]
+
+
+def _run_shared(plan: Plan, folder: Path, sampler: Sampler, pool: Pool, outcomes: dict[int, Outcome]) -> _Rows:
+    """Runs what no other host has; yields the rows of the others too, and ends when all are there."""
+    with Claims(folder.parent, plan.silent_s) as claims:
+        while missing := _missing(plan, outcomes):
+            for number in claims.release_lost(missing):
+                reason = "each host that ran it was gone before it ended"
+                write_outcome(folder, Outcome(number, {}, FAILED, None, reason))
+            taken = claims.take([n for n in missing if not outcome_path(folder, n).exists()], pool.at_a_time)
+            yield from _run_here(plan, folder, sampler, pool, taken)
+            seen = len(outcomes)
+            yield from _new_rows(plan, folder, outcomes)
+            if not taken and len(outcomes) == seen:
+                time.sleep(_LOOK_S)
+
+
+def _run_here(plan: Plan, folder: Path, sampler: Sampler, pool: Pool, numbers: Sequence[int]) -> _Rows:
     if not numbers:
         return
-    folder = directory / "trials"
     asked: dict[str, dict[str, Any]] = {}
 
     def request(number: int) -> dict[str, Any]:
@@ -109,15 +159,9 @@ def _run_missing(plan: Plan, directory: Path, sampler: Sampler, numbers: list[in
         }
 
     requests = [(str(number), lambda number=number: request(number)) for number in numbers]
-    pool = Pool(
-        directory / "processes", at_a_time=plan.at_a_time, timeout_s=plan.timeout_s, program="tfscale.sweeps.child"
-    )
-    try:
-        with contextlib.closing(pool.run(requests)) as running:  # type: ignore[type-var]
-            for name, ending, log in running:
-                yield _outcome_of(folder, int(name), asked.pop(name), ending, log, plan.timeout_s)
-    finally:
-        pool.close()
+    with contextlib.closing(pool.run(requests)) as running:  # type: ignore[type-var]
+        for name, ending, log in running:
+            yield _outcome_of(folder, int(name), asked.pop(name), ending, log, plan.timeout_s)
 
 
 def _outcome_of(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from pathlib import Path
 from typing import Any, Protocol
 
 from tfscale.errors import StudyError
 from tfscale.sweeps.outcome import ENDED, PRUNED, Outcome
 from tfscale.sweeps.space import Choice, Space, draw
+
+# By which a trial of Optuna, which counts its own, is known as one of the sweep.
+_NUMBER = "number"
 
 
 class Sampler(Protocol):
@@ -50,12 +55,13 @@ class OptunaSampler:
         space: To draw from.
         seed: Of the draws.
         direction: `"min"` or `"max"`.
+        journal: Where several hosts share one study; None for one of this process.
 
     Raises:
         StudyError: When Optuna is not installed.
     """
 
-    def __init__(self, space: Space, seed: int, direction: str):
+    def __init__(self, space: Space, seed: int, direction: str, journal: Path | None = None):
         try:
             import optuna
         except ImportError as error:
@@ -65,11 +71,26 @@ class OptunaSampler:
             ) from error
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._optuna = optuna
-        # Trials under way count as bad ones: those side by side are not drawn alike.
-        sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-        self._study = optuna.create_study(direction=f"{direction}imize", sampler=sampler)
+        self._seed, self._is_shared = seed, journal is not None
+        self._study = optuna.create_study(
+            direction=f"{direction}imize",
+            sampler=self._sampler(seed),
+            storage=None if journal is None else self._storage(journal),
+            study_name="sweep",
+            load_if_exists=journal is not None,
+        )
         self._spaces = {name: self._distribution(each) for name, each in space.items()}
         self._asked: dict[int, Any] = {}
+
+    def _sampler(self, seed: int) -> Any:
+        # Trials under way count as bad ones: those side by side are not drawn alike.
+        return self._optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+
+    def _storage(self, journal: Path) -> Any:
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+
+        return JournalStorage(JournalFileBackend(str(journal)))
 
     def _distribution(self, each: Any) -> Any:
         kinds = self._optuna.distributions
@@ -80,7 +101,11 @@ class OptunaSampler:
 
     def ask(self, number: int) -> dict[str, Any]:
         """As `Sampler`."""
+        if self._is_shared:
+            # Another draw for each trial, on whichever host.
+            self._study.sampler = self._sampler(random.Random(f"{self._seed}/{number}").getrandbits(32))
         self._asked[number] = self._study.ask(self._spaces)
+        self._asked[number].set_user_attr(_NUMBER, number)
         return dict(self._asked[number].params)
 
     def tell(self, outcome: Outcome) -> None:
@@ -90,21 +115,41 @@ class OptunaSampler:
         value = outcome.value if state == states.COMPLETE else None
         asked = self._asked.pop(outcome.number, None)
         if asked is not None:
-            self._study.tell(asked, value, state=state)
+            self._tell(asked, value, state)
+        is_settled = self._is_shared and (self._settle(outcome, value, state) or not outcome.parameters)
+        if asked is not None or is_settled:
             return
         made = self._optuna.trial.create_trial(
-            params=dict(outcome.parameters), distributions=self._spaces, value=value, state=state
+            params=dict(outcome.parameters),
+            distributions=self._spaces,
+            value=value,
+            state=state,
+            user_attrs={_NUMBER: outcome.number},
         )
         self._study.add_trial(made)
 
+    def _settle(self, outcome: Outcome, value: float | None, state: Any) -> bool:
+        """Tells what hosts that are gone have not; returns whether one of them had asked for the trial."""
+        known = [each for each in self._study.get_trials() if each.user_attrs.get(_NUMBER) == outcome.number]
+        ran = [each.number for each in known if each.params == dict(outcome.parameters)][-1:]
+        for each in known:
+            is_it = each.number in ran
+            self._tell(each.number, value if is_it else None, state if is_it else self._optuna.trial.TrialState.FAIL)
+        return bool(known)
 
-def make_sampler(name: str, space: Space, *, seed: int, direction: str) -> Sampler:
-    """Returns the sampler of a name."""
-    return RandomSampler(space, seed) if name == "random" else OptunaSampler(space, seed, direction)
+    def _tell(self, trial: Any, value: float | None, state: Any) -> None:
+        # Two hosts may tell the same.
+        with contextlib.suppress(self._optuna.exceptions.UpdateFinishedTrialError):
+            self._study.tell(trial, value, state=state, skip_if_finished=True)
 
 
-def lock(directory: Path) -> Any:
-    """Takes a directory for this process alone, until what is returned is closed.
+def make_sampler(name: str, space: Space, *, seed: int, direction: str, journal: Path | None = None) -> Sampler:
+    """Returns the sampler of a name; `journal` is that of several hosts."""
+    return RandomSampler(space, seed) if name == "random" else OptunaSampler(space, seed, direction, journal)
+
+
+def lock(directory: Path, *, is_shared: bool = False) -> Any:
+    """Takes a directory for this process alone, or for those that share it, until what is returned is closed.
 
     Raises:
         StudyError: When another process has it.
@@ -113,13 +158,13 @@ def lock(directory: Path) -> Any:
     try:
         import fcntl
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except ImportError:
         return file
     except OSError as error:
         file.close()
         raise StudyError(
             f"A sweep is run by one process.\nReceived: {directory}, which another one has ({error}). "
-            "Give each sweep a directory of its own."
+            "Give each sweep a directory of its own, or --shared on each host that takes part in one."
         ) from error
     return file

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import keras
 
 from tfscale.errors import MeasureError
+from tfscale.gradients.model_facts import model_facts
 from tfscale.parity.target import Target, load
 from tfscale.plan.branches import FACTORS, from_branches, stretch_steps
 from tfscale.plan.critical_batch import CriticalBatch
@@ -35,7 +36,15 @@ class _Main(NamedTuple):
     stretch: int
 
 
-def calibrate(build: Target, data: Target, *, batch: int, begin: int = _BEGIN, seeds: int = _SEEDS) -> CriticalBatch:
+def calibrate(
+    build: Target,
+    data: Target,
+    *,
+    batch: int,
+    begin: int = _BEGIN,
+    seeds: int = _SEEDS,
+    check: Callable[[Mapping[str, Any]], None] = lambda facts: None,
+) -> CriticalBatch:
     """Trains a main run at a batch, and from a checkpoint on branches with 4, 8 and 16 times that, by the rule alone.
 
     The target is the loss of the main run after a stretch; 20 steps at the largest branch, or more.
@@ -46,6 +55,7 @@ def calibrate(build: Target, data: Target, *, batch: int, begin: int = _BEGIN, s
         batch: Of the main run.
         begin: Steps before the checkpoint.
         seeds: Orders of the data, of which the medians are taken.
+        check: Told what `model_facts` says of the model, before it is trained; raises where it is another one.
 
     Raises:
         MeasureError: When the data have fewer examples than the largest branch's batch, the rate is scheduled, the
@@ -64,6 +74,9 @@ def calibrate(build: Target, data: Target, *, batch: int, begin: int = _BEGIN, s
         keras.utils.set_random_seed(1000 + seed)
         model = function()
         config = _config(model)
+        if not model.built:
+            model(arrays.train[0][:1])
+        check(model_facts(model))
         memory = float(config.get("beta_1", config.get("momentum", 0.0)) or 0.0)
         main = _Main(model, arrays, batch, begin, stretch_steps(memory))
         for factor, examples in _branches(main, config, seed).items():

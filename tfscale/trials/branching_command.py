@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tfscale.parity.target import find_target
 from tfscale.plan.critical_batch import CriticalBatch
-from tfscale.plan.source import Trace
+from tfscale.plan.source import Trace, check_same_model
 from tfscale.trials.branching import calibrate
 from tfscale.trials.measuring import import_like_python
 
@@ -24,4 +24,9 @@ def calibration(build: str, data: str) -> Callable[[Trace], CriticalBatch]:
     """
     import_like_python([os.getcwd()])
     targets = find_target(build, "build"), find_target(data, "data")
-    return lambda trace: calibrate(*targets, batch=max(1, round(trace.batch)))
+
+    def calibrated(trace: Trace) -> CriticalBatch:
+        batch = max(1, round(trace.batch))
+        return calibrate(*targets, batch=batch, check=lambda facts: check_same_model(trace, [facts], build))
+
+    return calibrated

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,18 @@ def check_identity(kind: str, directory: Path, identity: Mapping[str, Any]) -> N
     path = directory / f"{kind}.json"
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{kind}.json.part")
+        part = path.with_name(f"{kind}.json.part{uuid.uuid4().hex}")
         part.write_text(json.dumps(own, indent=1), encoding="utf-8")
-        part.replace(path)
-        return
+        try:
+            # Of several hosts that begin at once, one alone makes it, and the others compare.
+            os.link(part, path)
+        except FileExistsError:
+            pass
+        except OSError:
+            # A file system without links, which several hosts cannot share anyway.
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     try:
         known = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError) as error:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfscale.data_parallel import DataParallel
 from tfscale.errors import StudyError
+from tfscale.gradients.model_facts import model_facts
 from tfscale.study.goal import Goal, next_evaluation, steps_to_goal
 from tfscale.study.result import REACHED, Trial, TrialResult
 from tfscale.training.strategy import make_strategy
@@ -120,7 +121,8 @@ def train_trial(
             reason = "2x behind"
             break
     device = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
-    return TrialResult(trial, steps, reason, time.perf_counter() - begun_s, device[0].device_type, "", tuple(found))
+    seconds = time.perf_counter() - begun_s
+    return TrialResult(trial, steps, reason, seconds, device[0].device_type, "", tuple(found), model_facts(model))
 
 
 class Order:

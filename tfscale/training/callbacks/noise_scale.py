@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import keras
 from tfscale.errors import MeasureError, ModelError
 from tfscale.framework.optimizers import micro_step_counter
 from tfscale.gradients.compression.protocol import Compression
+from tfscale.gradients.model_facts import model_facts
 from tfscale.gradients.noise import record_noise
 from tfscale.gradients.noise_recorder import CAPACITY, OFF, Measured, NoiseRecorder
 from tfscale.gradients.sending import compression_of
@@ -324,9 +324,7 @@ class NoiseScale(ClosedByFit):
         found = self.found
         return {
             "model": self.model.name,
-            "parameters": int(self.model.count_params()),
-            "trainable_parameters": sum(math.prod(each.shape) for each in self.model.trainable_variables),
-            "optimizer": type(innermost(self.model.optimizer)).__name__,
+            **model_facts(self.model),
             "replicas": int(self.model.distribute_strategy.num_replicas_in_sync),
             "noise_scale": None if found is None else found.value,
             "interval": None if found is None else [found.low, found.high],

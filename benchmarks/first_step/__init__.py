@@ -1,0 +1,1 @@
+"""How does the first step grow with the number of replicas? `python -m benchmarks.first_step`."""
