@@ -147,7 +147,8 @@ def _licences(direct: dict[str, list[str]], found: Metadata) -> str:
     ]
     others = [(name, licence_of(found[name])) for name in sorted(found.keys() - direct.keys())]
     return (
-        "\n## Licences of what tfscale asks for\n\nThat of PyTorch is as its project says it; it was not fetched.\n\n| package | extra | licence |\n|---|---|---|\n"
+        "\n## Licences of what tfscale asks for\n\nThat of PyTorch is as its project says it; it was not fetched.\n\n"
+        "| package | extra | licence |\n|---|---|---|\n"
         + _table(asked)
         + "\n## Licences of what these bring\n\n| package | licence |\n|---|---|\n"
         + _table(others)

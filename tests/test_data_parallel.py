@@ -349,8 +349,9 @@ def test_batch_norm_momentum(tmp_path):
 def test_refuses_an_optimizer_twice():
     dp = grown(4)
     made = dp.optimizer(keras.optimizers.Adam())
-    with pytest.raises(ScalingError, match=r"only once(.|\n)*came from `dp.optimizer`"):
-        dp.optimizer(made)
+    for again in (made, keras.optimizers.LossScaleOptimizer(made)):
+        with pytest.raises(ScalingError, match=r"only once(.|\n)*came from `dp.optimizer`"):
+            dp.optimizer(again)
 
 
 def test_refuses_an_optimizer_with_state():

@@ -11,14 +11,15 @@ from tests.repository import LIBRARY, ROOT, library_files
 # Each room of the library, and the rooms below it. A room that is not here has no place yet.
 _NUMBERS = ("errors", "moved", "cluster", "scaling", "measure", "study")
 _TRAINS = (
-    *("errors", "moved", "framework", "cluster", "scaling", "measure", "replicas", "data", "exact"),
+    *("errors", "moved", "step_context", "framework", "cluster", "scaling", "measure", "replicas", "data", "exact"),
     *("gradients", "rederive", "recovery", "training"),
 )
 _COMMANDS = ("adopting", "console", "plan", "reporting", "study")
 BELOW = {
     "errors": set(),
     "moved": set(),
-    "framework": {"errors"},
+    "step_context": set(),
+    "framework": {"errors", "step_context"},
     "cluster": {"errors"},
     "scaling": {"errors"},
     "measure": {"errors"},
@@ -28,14 +29,14 @@ BELOW = {
     "console": {"errors"},
     "adopting": {"errors"},
     "reporting": {"errors", "console", "measure"},
-    "replicas": {"errors", "framework", "cluster"},
-    "data": {"errors", "framework", "cluster", "replicas"},
-    "exact": {"errors", "framework", "cluster", "scaling", "replicas"},
-    "gradients": {"errors", "framework", "cluster", "scaling", "replicas", "exact"},
-    "rederive": {"errors", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
-    "recovery": {"errors", "framework", "cluster", "scaling", "replicas", "data", "exact", "gradients"},
+    "replicas": {"errors", "step_context", "framework", "cluster"},
+    "data": {"errors", "step_context", "framework", "cluster", "replicas"},
+    "exact": {"errors", "step_context", "framework", "cluster", "scaling", "replicas"},
+    "gradients": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "exact"},
+    "rederive": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
+    "recovery": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "data", "exact", "gradients"},
     "training": {*_TRAINS} - {"training"},
-    "loops": {"errors", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
+    "loops": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
     "data_parallel": {*_TRAINS},
     "callbacks": {*_TRAINS},
     "ray": {*_TRAINS, "launch"},
@@ -68,6 +69,7 @@ DEPENDENCIES = {"absl", "keras", "numpy", "tensorflow"}
 # Extras, of one part.
 EXTRAS = {"trials": {"matplotlib"}, "sweeps": {"matplotlib", "optuna", "yaml"}}
 MAY_USE_PRIVATE_NAMES = "framework"
+WEAK_TABLES = ("WeakKeyDictionary", "WeakValueDictionary", "WeakSet")
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")
 
 MAX_FILE_LINES = 400
@@ -135,6 +137,40 @@ def test_private_names_of_the_frameworks_have_one_place(path):
 def test_attributes_that_begin_with_an_underscore_are_ones_own(path):
     if _part(path) != MAY_USE_PRIVATE_NAMES:
         assert _foreign_attributes(_tree(path)) == []
+
+
+@every_file
+def test_what_is_known_of_others_has_one_place(path):
+    if path.name != "owners.py":
+        assert _tables_of_others(_tree(path)) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "A = weakref.WeakKeyDictionary()",
+        "A: weakref.WeakSet[Any] = weakref.WeakSet()",
+        "class A:\n b = WeakValueDictionary()",
+        "if x:\n a = weakref.WeakSet()",
+        "A: dict[keras.Model, int] = {}",
+        "A: dict[tuple[tf.distribute.Strategy, str], int] = {}",
+    ],
+)
+def test_every_table_of_others_is_seen(code):
+    assert len(_tables_of_others(ast.parse(code))) == 1
+
+
+def test_tables_of_an_object_of_ours_are_its_own():
+    code = "class A:\n def __init__(self):\n  self.a = weakref.WeakSet()\nB: dict[str, keras.Model] = {}"
+    code += "\nC = Fact[WeakSet](A)"
+    assert _tables_of_others(ast.parse(code)) == []
+
+
+@every_file
+def test_what_a_thread_carries_has_one_place(path):
+    nodes = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.Attribute | ast.ImportFrom)]
+    locals_of_threads = [node for node in nodes if "threading.local" in (ast.unparse(node), *_named_in(node))]
+    assert len(locals_of_threads) == (path.name == "step_context.py")
 
 
 @every_file
@@ -233,6 +269,30 @@ def _foreign_attributes(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr", "delattr"):
             named += [arg.value for arg in node.args[1:2] if isinstance(arg, ast.Constant)]
     return [name for name in named if name.startswith("_") and not name.startswith("__") and name not in own]
+
+
+def _tables_of_others(tree):
+    """Returns the lines that make a table, outside of functions, of objects of Keras or TensorFlow."""
+    lines = []
+    for node in _outside_of_functions(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in WEAK_TABLES:
+            lines.append(node.lineno)
+        kind = node.annotation if isinstance(node, ast.AnnAssign) else None
+        is_dict = isinstance(kind, ast.Subscript) and ast.unparse(kind.value) == "dict"
+        if is_dict and any(name in ast.unparse(kind.slice.elts[0]) for name in ("keras.", "tf.")):
+            lines.append(node.lineno)
+    return lines
+
+
+def _outside_of_functions(node):
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _outside_of_functions(child)
+
+
+def _named_in(node):
+    return [f"{node.module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) else []
 
 
 def _is_self(node):

@@ -58,6 +58,6 @@ def calibrated():
             refusals.append(str(error))
     trace = Trace("noise.csv", (TraceRow(1, 16.0, StepMoments(1.0, 1.0, 16.0, 4), 1.0, 0.0),), {"optimizer": "AdamW"})
     with pytest.raises(MeasureError, match=r"Received: optimizer 'AdamW' in 'noise.csv', and 'SGD' in tests/trials"):
-        calibration(str(build), str(data))(trace)
+        calibration(*(f"tests/trials/digits.py:{name}" for name in ("for_small_batches", "data")))(trace)
     found = calibrate(build, data, batch=16, seeds=1)
     return found.value or found.low, refusals

@@ -1,5 +1,6 @@
 """What Keras's callbacks count in steps, re-derived by `dp.callbacks`."""
 
+import copy
 import re
 
 import keras
@@ -64,6 +65,14 @@ def test_once_only(tmp_path):
     assert callback.save_freq == 25
     with pytest.raises(ScalingError, match=r"only once(.|\n)*batch_ratio=4\. Make a new one"):
         grown(8).callbacks([callback])
+
+
+def test_a_copy_is_rederived_no_second_time(tmp_path):
+    callback = keras.callbacks.ModelCheckpoint(tmp_path / "model.keras", save_freq=100)
+    dp = grown()
+    dp.callbacks([callback])
+    [again] = dp.callbacks([copy.deepcopy(callback)])
+    assert again.save_freq == 25
 
 
 def test_scaling_comes_before_what_saves(tmp_path):

@@ -29,10 +29,10 @@ tfscale.verify("build", "data", num_replicas=2)
 def python(built, tmp_path_factory):
     """The interpreter of an environment with the wheel and nothing else."""
     environment = tmp_path_factory.mktemp("installed") / "environment"
-    _run(sys.executable, "-m", "venv", "--without-pip", environment)
+    _run(sys.executable, "-m", "venv", "--without-pip", environment).check_returncode()
     python = environment / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
-    _run(*pip, "install", "--quiet", "--no-deps", "--no-index", built[1])
+    _run(*pip, "install", "--quiet", "--no-deps", "--no-index", built[1]).check_returncode()
     return python
 
 
@@ -49,15 +49,13 @@ def test_mypy_takes_what_is_right_and_refuses_what_is_wrong(python, tmp_path):
     right.write_text(SCRIPT.read_text())
     wrong.write_text(WRONG)
     command = ("-m", "mypy", "--strict", "--config-file", os.devnull, "--python-executable", python, right, wrong)
-    env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "MYPYPATH"}}
-    done = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300
-    )
+    done = _run(sys.executable, *command, cwd=tmp_path)
     found = re.findall(r"^(\w+)\.py:(\d+): error: (.*)", done.stdout, re.MULTILINE)
     assert [(line, text) for file, line, text in found if file != "wrong"] == []
     assert {int(line) for _, line, _ in found} == set(range(4, 11)), done.stdout + done.stderr
 
 
-def _run(*command):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+def _run(*command, cwd=None):
+    """Runs it where nothing but the environment says what is installed."""
+    env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "MYPYPATH"}}
+    return subprocess.run(list(map(str, command)), cwd=cwd, env=env, capture_output=True, text=True, timeout=300)

@@ -23,6 +23,7 @@ from tfscale.exact.terms import is_recording
 from tfscale.framework.layers import batch_moments, reduction_axes, replace_batch_moments
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_reduce_sum
+from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.share import current_share
 from tfscale.scaling import ScaledKnob, scale_batch_norm_momentum
 
@@ -73,7 +74,7 @@ def batch_norm_layers(model: keras.Model) -> list[keras.layers.BatchNormalizatio
 
 
 # What was chosen for a model.
-_CHOSEN: weakref.WeakKeyDictionary[keras.Model, str] = weakref.WeakKeyDictionary()
+BATCH_NORM = Fact[str](PreparedModel, "batch_norm")
 
 
 def set_batch_norm(model: keras.Model, mode: str) -> None:
@@ -83,14 +84,14 @@ def set_batch_norm(model: keras.Model, mode: str) -> None:
         model: Any Keras model; a layer made with `synchronized=True` stays synchronised in either mode.
         mode: `"local"` or `"synchronized"`.
     """
-    _CHOSEN[model] = mode
+    BATCH_NORM.set(model, mode)
     for layer in batch_norm_layers(model):
         is_global = mode == "synchronized" or layer.synchronized
         replace_batch_moments(layer, _moments_of_step(layer, is_global=is_global))
 
 
-# The momentum with which a layer was made, and the one it got.
-_MOMENTA: weakref.WeakKeyDictionary[keras.layers.BatchNormalization, tuple[float, float]] = weakref.WeakKeyDictionary()
+# Of a layer, the momentum with which it was made, and the one it got.
+MOMENTA = Fact[tuple[float, float]](PreparedModel, "momentum", lambda pair: f"{pair[1]:.6g} for {pair[0]:.6g}")
 
 
 def scale_batch_norm(model: keras.Model, ratio: int | Fraction) -> None:
@@ -107,7 +108,7 @@ def scale_batch_norm(model: keras.Model, ratio: int | Fraction) -> None:
         reference = _reference_momentum(layer)
         new = scale_batch_norm_momentum(reference, ratio).new
         if new != layer.momentum:
-            _MOMENTA[layer] = (reference, new)
+            MOMENTA.set(layer, (reference, new))
             layer.momentum = new
             layer.get_config = functools.partial(_reference_config, weakref.ref(layer))
 
@@ -124,7 +125,7 @@ def batch_norm_knobs(model: keras.Model, ratio: int | Fraction) -> tuple[ScaledK
 
 
 def _reference_momentum(layer: keras.layers.BatchNormalization) -> float:
-    reference, new = _MOMENTA.get(layer, (layer.momentum, layer.momentum))
+    reference, new = MOMENTA.of(layer, (layer.momentum, layer.momentum))
     # The user may have set another one since.
     return reference if layer.momentum == new else layer.momentum
 
@@ -153,7 +154,7 @@ def is_synchronized(model: keras.Model, mode: str) -> bool:
 
 def synchronizes(model: keras.Model) -> bool:
     """As `is_synchronized`, as it was chosen for the model."""
-    return is_synchronized(model, _CHOSEN.get(model, "local"))
+    return is_synchronized(model, BATCH_NORM.of(model, "local"))
 
 
 def _moments_of_step(layer: keras.layers.BatchNormalization, *, is_global: bool) -> Moments:

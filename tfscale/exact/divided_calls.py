@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,27 +25,22 @@ from tfscale.replicas.own_share import part_of
 from tfscale.replicas.replica_batch import with_stand_in
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 from tfscale.replicas.share import Share, current_share, in_share
+from tfscale.step_context import Slot
 
 
 class DrawsBesideError(ModelError):
     """A step on all rows draws random numbers between the calls of its layers."""
 
 
-class _Whole(threading.local):
-    """The step that this thread traces or runs on all rows."""
-
-    share: Share | None = None
-    """What this replica holds of the batch; None for any other step."""
-    inside: list[tuple[int, int]]
-    """Of the graph's operations, those of divided calls: the first, and the one after the last."""
-
-
-_WHOLE = _Whole()
+# Of a step on all rows, what this replica holds of the batch; None for any other step.
+_WHOLE = Slot[Share | None]("divided_share")
+# Of the graph's operations, those of divided calls: the first, and the one after the last.
+_INSIDE = Slot[list[tuple[int, int]]]("divided_calls", list, shown=len)
 
 
 def divides_calls() -> bool:
     """Whether the step at hand has all rows, and its layers divide them."""
-    return _WHOLE.share is not None
+    return _WHOLE.value is not None
 
 
 @contextlib.contextmanager
@@ -65,14 +59,11 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
     for layer in flat_layers(model):
         own = set_by_user(layer, "call") or type(layer).call.__get__(layer)
         layer.call = functools.update_wrapper(functools.partial(_call, own, divides(layer)), own)
-    outer, _WHOLE.share, _WHOLE.inside = _WHOLE.share, share, []
-    try:
+    with _WHOLE.carrying(share), _INSIDE.carrying([]):
         first = _num_operations()
         with in_share(alone), _keeping_losses(model):
             yield
         _refuse_draws(model.distribute_strategy, first)
-    finally:
-        _WHOLE.share = outer
 
 
 @contextlib.contextmanager
@@ -100,7 +91,7 @@ def _num_operations() -> int:
 
 def _refuse_draws(strategy: tf.distribute.Strategy, first: int) -> None:
     graph = tf.compat.v1.get_default_graph()
-    inside = {place for start, stop in _WHOLE.inside for place in range(start, stop)}
+    inside = {place for start, stop in _INSIDE.value for place in range(start, stop)}
     walk = ReplicaWalk(strategy)
     for place, op in enumerate(graph.get_operations()):
         if place < first or place in inside:
@@ -124,7 +115,7 @@ def sum_over_parts(slope: Any, share: Share, times: Callable[[Any, Any], Any]) -
             computed the same.
         times: Multiplies a slope.
     """
-    whole = _WHOLE.share or share
+    whole = _WHOLE.value or share
     is_part = share.num_replicas > 1
     factor = share.is_counted(tf.float64) if is_part else tf.constant(1 / whole.num_replicas, tf.float64)
     with in_share(whole):
@@ -132,7 +123,7 @@ def sum_over_parts(slope: Any, share: Share, times: Callable[[Any, Any], Any]) -
 
 
 def _call(call: Callable[..., Any], is_divided: bool, *args: Any, **kwargs: Any) -> Any:
-    whole, share = _WHOLE.share, current_share()
+    whole, share = _WHOLE.value, current_share()
     if not is_divided or whole is None or share is None or share.num_replicas > 1:
         return call(*args, **kwargs)
     rows = [leaf for leaf in keras.tree.flatten((args, kwargs)) if _has_rows(leaf)]
@@ -144,7 +135,7 @@ def _call(call: Callable[..., Any], is_divided: bool, *args: Any, **kwargs: Any)
     first = _num_operations()
     with in_share(part):
         outputs = call(*args, **kwargs)
-        _WHOLE.inside.append((first, _num_operations()))
+        _INSIDE.value.append((first, _num_operations()))
         return keras.tree.map_structure(lambda leaf: _together(leaf, part) if _has_rows(leaf) else leaf, outputs)
 
 

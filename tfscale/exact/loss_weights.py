@@ -6,21 +6,23 @@ each such term notes it where it is computed.
 
 from __future__ import annotations
 
-import threading
+import dataclasses
 
 import tensorflow as tf
 
 from tfscale.replicas.share import Share
+from tfscale.step_context import Slot
 
 
-class _Noted(threading.local):
-    """What this thread has noted in the pass that it traces or runs."""
+@dataclasses.dataclass
+class _Noted:
+    """What was noted in the last pass."""
 
     share: Share | None = None
     parts: tuple[tf.Tensor, ...] = ()
 
 
-_NOTED = _Noted()
+_NOTED = Slot[_Noted]("denominators", _Noted, shown=lambda noted: len(noted.parts))
 
 
 def note_part(share: Share, own: tf.Tensor, total: tf.Tensor) -> None:
@@ -31,15 +33,18 @@ def note_part(share: Share, own: tf.Tensor, total: tf.Tensor) -> None:
         own: Their part of the denominator.
         total: The denominator of the global batch.
     """
-    before = _NOTED.parts if _NOTED.share is share else ()
-    _NOTED.share, _NOTED.parts = share, (*before, tf.math.divide_no_nan(own, total))
+    noted = _NOTED.value
+    before = noted.parts if noted.share is share else ()
+    noted.share, noted.parts = share, (*before, tf.math.divide_no_nan(own, total))
 
 
 def noted_parts(share: Share) -> tuple[tf.Tensor, ...]:
     """What the terms of a pass have noted so far."""
-    return _NOTED.parts if _NOTED.share is share else ()
+    noted = _NOTED.value
+    return noted.parts if noted.share is share else ()
 
 
 def forget_parts() -> None:
     """To be called where they were read: they are tensors of one trace."""
-    _NOTED.share, _NOTED.parts = None, ()
+    noted = _NOTED.value
+    noted.share, noted.parts = None, ()

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,6 +38,7 @@ from tfscale.framework.losses import (
 )
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum
+from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.share import Share, current_share
 
 
@@ -180,8 +180,8 @@ def _track_output_loss(tracker: keras.metrics.Mean, value: tf.Tensor, sample_wei
 
 
 # How many replicas are in a step of a model, and the losses that were taken out of it for that long.
-_IN_STEP: weakref.WeakKeyDictionary[keras.Model, tuple[int, dict[tuple[Any, str], keras.losses.Loss]]] = (
-    weakref.WeakKeyDictionary()
+IN_STEP = Fact[tuple[int, dict[tuple[Any, str], keras.losses.Loss]]](
+    PreparedModel, "in_step", lambda each: f"{each[0]} replicas, without {len(each[1])} losses of its own"
 )
 
 
@@ -192,19 +192,19 @@ def global_loss_attributes(model: keras.Model) -> Iterator[None]:
     A step of the user's own may call `self.loss_fn(y, y_pred)`, which Keras divides by the number of replicas. Replicas
     take turns in the middle of an eager step: the first one to come puts them in, and the last to go takes them out.
     """
-    count, own = _IN_STEP.get(model, (0, {}))
+    count, own = IN_STEP.of(model, (0, {}))
     if not count:
         own = _loss_attributes(model)
         for (layer, name), loss in own.items():
             setattr(layer, name, GlobalLoss(loss))
-    _IN_STEP[model] = count + 1, own
+    IN_STEP.set(model, (count + 1, own))
     try:
         yield
     finally:
-        left = _IN_STEP[model][0] - 1
-        _IN_STEP[model] = left, own
+        left = IN_STEP[model][0] - 1
+        IN_STEP.set(model, (left, own))
         if not left:
-            del _IN_STEP[model]
+            IN_STEP.forget(model)
             for (layer, name), loss in own.items():
                 setattr(layer, name, loss)
 

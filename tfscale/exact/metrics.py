@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -27,12 +26,18 @@ from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_share import make_lone_share
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_count import is_in_loop
 from tfscale.replicas.share import Share, current_share, in_share
+from tfscale.step_context import Slot
 
 _log = logging.getLogger(__name__)
-# Of which it was said once that they are given numbers of replicas.
-_WARNED: weakref.WeakSet[keras.metrics.Metric] = weakref.WeakSet()
+# What metrics have told the step.
+_GIVEN = Slot[list[tuple[keras.metrics.Metric, Any]] | None]("results")
+# By a metric variable's id, what it held before the step, where that is to be put back.
+_BEFORE = Slot[dict[int, tf.Tensor] | None]("states_before", shown=len)
+# Metrics of which it was said once that they are given numbers of replicas.
+WARNED = Fact[weakref.WeakSet[keras.metrics.Metric]](ReplicaGroup, "warned_of", lambda each: [one.name for one in each])
 
 
 def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
@@ -53,13 +58,9 @@ def unchanged_by_stand_in(variables: Sequence[keras.Variable], share: Share) -> 
         yield
         return
     before = local_metric_states(variables)
-    outer, _STEP.before = _STEP.before, dict(zip(map(id, variables), before, strict=True))
-    left = _STEP.before
-    try:
+    left = dict(zip(map(id, variables), before, strict=True))
+    with _BEFORE.carrying(left):
         yield
-    finally:
-        _STEP.before = outer
-
     for variable in variables:
         if (state := left.get(id(variable))) is not None:
             variable.assign(tf.where(share.num_examples > 0, variable.value, state))
@@ -67,7 +68,7 @@ def unchanged_by_stand_in(variables: Sequence[keras.Variable], share: Share) -> 
 
 def _without_stand_in(variables: Sequence[keras.Variable], share: Share) -> list[tf.Tensor]:
     """This replica's states in the middle of a step, as they will be once a stand-in is taken back."""
-    states, before = local_metric_states(variables), _STEP.before
+    states, before = local_metric_states(variables), _BEFORE.value
     if before is None:
         return states
     pairs = zip(variables, states, strict=True)
@@ -119,9 +120,12 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
 
 def _warn_of_number_in_loop(metric: Any, args: Sequence[Any]) -> None:
     is_counting = is_in_loop() and type(metric).update_state in _COUNTING_NUMBERS and len(args) > 0
-    if not is_counting or metric in _WARNED or tf.convert_to_tensor(args[0]).shape.rank != 0:
+    if not is_counting or tf.convert_to_tensor(args[0]).shape.rank != 0:
         return
-    _WARNED.add(metric)
+    warned = WARNED.ensure(tf.distribute.get_strategy(), weakref.WeakSet())
+    if metric in warned:
+        return
+    warned.add(metric)
     _log.warning(
         "metric %r is given one number by each replica in `strategy.run`, and logs their mean, which one device does "
         "not: a part of a sum comes out too small. Give it a number for each example, or update it with what "
@@ -166,9 +170,9 @@ def _update_with_all_rows(metric: keras.metrics.Metric, args: Any, kwargs: Any) 
     # The states are added up, so one replica counts for all, and always the same: it goes on from what it has counted.
     # It has all rows, also where its own is a stand-in.
     counts_for_all = replica_id() == 0
-    if _STEP.before is not None:
+    if _BEFORE.value is not None:
         for variable in metric.variables:
-            _STEP.before.pop(id(variable), None)
+            _BEFORE.value.pop(id(variable), None)
     # A metric that it keeps counts as on one replica, too.
     with in_share(make_lone_share(tf.constant(1, tf.int64))):
         type(metric).update_state(metric, *whole_args, **whole_kwargs)
@@ -186,26 +190,12 @@ _MAY_BE_ONE_NUMBER = (keras.losses.dice, keras.losses.tversky)
 _COUNTING_NUMBERS = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
 
 
-class _Step(threading.local):
-    """The step that this thread traces or runs."""
-
-    given: list[tuple[keras.metrics.Metric, Any]] | None = None
-    """What metrics have told it."""
-    before: dict[int, tf.Tensor] | None = None
-    """By a metric variable's id, what it held before the step, where that is to be put back."""
-
-
-_STEP = _Step()
-
-
 @contextlib.contextmanager
 def remembering_results() -> Iterator[list[tuple[keras.metrics.Metric, Any]]]:
     """Collects who was asked for a result meanwhile, and what came back."""
-    outer, _STEP.given = _STEP.given, []
-    try:
-        yield _STEP.given
-    finally:
-        _STEP.given = outer
+    given: list[tuple[keras.metrics.Metric, Any]] = []
+    with _GIVEN.carrying(given):
+        yield given
 
 
 def computes_of_results(logs: Any, given: Sequence[tuple[keras.metrics.Metric, Any]]) -> bool:
@@ -229,6 +219,6 @@ def _result(reference: weakref.ref[keras.metrics.Metric]) -> Any:
         with using_states(metric.variables, states):
             return type(metric).result(metric)
     result = type(metric).result(metric)
-    if _STEP.given is not None:
-        _STEP.given.append((metric, result))
+    if _GIVEN.value is not None:
+        _GIVEN.value.append((metric, result))
     return result

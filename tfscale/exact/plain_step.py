@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from tfscale.exact.foreign import set_by_user
 from tfscale.exact.terms import meet_term
-from tfscale.replicas.thread_flag import ThreadFlag
+from tfscale.step_context import Flag
 
-_KERAS_STEP = ThreadFlag()
+_KERAS_STEP = Flag("keras_step")
 
 
 def has_own_step(model: keras.Model, name: str) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import tensorflow as tf
 
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.share import Share, current_share, in_share
+from tfscale.step_context import Slot
 
 MEAN, SUM = "mean", "sum"
 # Says of a layer whether its calls are divided.
@@ -124,60 +124,44 @@ class Terms:
         return f"Terms(sums={sorted(f'{term.kind} {term.label}' for term in self.sums)})"
 
 
-class _Pass(threading.local):
-    """The step that this thread traces or runs."""
-
-    def __init__(self) -> None:
-        self.counts = collections.Counter()
-        self.sums = []
-
-    terms: Terms | None = None
-    recorder: Recorder | None = None
-    counts: collections.Counter[tuple[str, int]]
-    sums: list[Any]
-
-
-_CURRENT = _Pass()
+_TERMS = Slot[Terms | None]("terms")
+_RECORDER = Slot[Recorder | None]("recorder")
+# Of each owner, how many terms were met in the pass.
+_COUNTS = Slot["collections.Counter[tuple[str, int]]"]("terms_met", collections.Counter, shown=len)
+_SUMS = Slot[list[Any]]("sums", list, shown=len)
 
 
 @contextlib.contextmanager
 def meeting_terms(terms: Terms, recorder: Recorder | None = None) -> Iterator[None]:
     """Counts and weights the terms of the step that this thread traces or runs meanwhile."""
-    outer = _CURRENT.terms, _CURRENT.recorder, _CURRENT.counts, _CURRENT.sums
     # What is looked at stays looked at.
-    recorder = recorder or _CURRENT.recorder
-    _CURRENT.terms, _CURRENT.recorder, _CURRENT.counts, _CURRENT.sums = terms, recorder, collections.Counter(), []
-    try:
+    looking = _RECORDER.carrying(recorder or _RECORDER.value)
+    with _TERMS.carrying(terms), looking, counting_anew(), noting_sums():
         yield
-    finally:
-        _CURRENT.terms, _CURRENT.recorder, _CURRENT.counts, _CURRENT.sums = outer
 
 
 @contextlib.contextmanager
 def noting_sums() -> Iterator[None]:
     """Begins with none for a function of a loop by hand."""
-    outer, _CURRENT.sums = _CURRENT.sums, []
-    try:
+    with _SUMS.carrying([]):
         yield
-    finally:
-        _CURRENT.sums = outer
 
 
 def note_sums(sums: Sequence[Any]) -> None:
     """Notes gradients that are those of the global batch already, and are not to be summed again."""
     leaves = [leaf for leaf in tf.nest.flatten(list(sums), expand_composites=True) if tf.is_tensor(leaf)]
     # Kept, so that no other operation gets their identity while this step lasts.
-    _CURRENT.sums += leaves if tf.executing_eagerly() else [leaf.op for leaf in leaves]
+    _SUMS.value.extend(leaves if tf.executing_eagerly() else [leaf.op for leaf in leaves])
 
 
 def noted_sums() -> set[int]:
     """Identities of the operations (of the tensors, eagerly) that `note_sums` noted in this step."""
-    return set(map(id, _CURRENT.sums))
+    return set(map(id, _SUMS.value))
 
 
 def is_recording() -> bool:
     """Whether the step of this thread is looked at: then everything is exact that can be."""
-    return _CURRENT.recorder is not None
+    return _RECORDER.value is not None
 
 
 def meet_term(
@@ -194,46 +178,44 @@ def meet_term(
         is_global: Whether they are those of the global batch already.
     """
     share = current_share()
-    if share is None or _CURRENT.terms is None:
+    terms = _TERMS.value
+    if share is None or terms is None:
         return False
     identity = hash(label) if owner is None else id(owner)
-    term = Term(kind, identity, _CURRENT.counts[kind, identity], label)
-    _CURRENT.counts[kind, identity] += 1
-    if owner is not None and identity not in _CURRENT.terms.owners:
-        _CURRENT.terms.owners[identity] = weakref.ref(owner)
-    if _CURRENT.recorder is not None:
-        _CURRENT.recorder.note(term, values, names or [label] * len(values), share, is_global=is_global)
-    return term in _CURRENT.terms.sums
+    term = Term(kind, identity, _COUNTS.value[kind, identity], label)
+    _COUNTS.value[kind, identity] += 1
+    if owner is not None and identity not in terms.owners:
+        terms.owners[identity] = weakref.ref(owner)
+    if _RECORDER.value is not None:
+        _RECORDER.value.note(term, values, names or [label] * len(values), share, is_global=is_global)
+    return term in terms.sums
 
 
 @contextlib.contextmanager
 def counting_anew() -> Iterator[None]:
     """Begins with the first term of each owner again, for one more pass over other rows of the same step."""
-    outer, _CURRENT.counts = _CURRENT.counts, collections.Counter()
-    try:
+    with _COUNTS.carrying(collections.Counter()):
         yield
-    finally:
-        _CURRENT.counts = outer
 
 
 def is_gathered(metric: Any) -> bool:
     """Whether a metric is to be given the rows of all replicas."""
-    return _CURRENT.terms is not None and id(metric) in _CURRENT.terms.gathered
+    return _TERMS.value is not None and id(metric) in _TERMS.value.gathered
 
 
 def tells_whole_results() -> bool:
     """Whether metrics tell the step at hand the results of all replicas, at the price of a collective each."""
-    return _CURRENT.terms is not None and _CURRENT.terms.tells_whole_results
+    return _TERMS.value is not None and _TERMS.value.tells_whole_results
 
 
 def sums_where_read() -> bool:
     """Whether gradients are summed over the replicas on their way to the variables, not by whoever applies them."""
-    return _CURRENT.terms is not None and _CURRENT.terms.sums_where_read
+    return _TERMS.value is not None and _TERMS.value.sums_where_read
 
 
 def gradients_are_sums() -> bool:
     """Whether the gradients of the step at hand are those of sums."""
-    return _CURRENT.terms is not None and _CURRENT.terms.gradients_are_sums
+    return _TERMS.value is not None and _TERMS.value.gradients_are_sums
 
 
 def as_mean(value: Any, share: Share) -> Any:

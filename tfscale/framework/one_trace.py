@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import collections
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,17 +11,14 @@ from tensorflow.python.distribute import distribute_utils
 from tensorflow.python.framework import auto_control_deps_utils, ops
 
 from tfscale.framework.hooks import expect, read
+from tfscale.step_context import Slot
 
 
 class NotAlikeError(Exception):
     """What is traced is the step of one replica, and of no other. No error of the user's: it is traced for each."""
 
 
-class _Tracing(threading.local):
-    one: OneTrace | None = None
-
-
-_TRACING = _Tracing()
+_TRACING = Slot["OneTrace | None"]("one_trace")
 _LAUNCHERS = ("_next_instance_key", ())
 # Of what draws from a state of its own: with a seed all replicas would draw the same.
 _SEEDS = ("seed", "seed2")
@@ -31,7 +26,7 @@ _SEEDS = ("seed", "seed2")
 
 def one_trace() -> OneTrace | None:
     """What this thread traces for several replicas at once; None where it traces, or runs, for one."""
-    return _TRACING.one
+    return _TRACING.value
 
 
 class _Replica(tf.distribute.ReplicaContext):
@@ -124,7 +119,7 @@ class OneTrace:
             for place, tensor in zip(self._places, tensors, strict=True):
                 own[place] = tensor
             self.part = tf.nest.pack_sequence_as(part, own, expand_composites=True)
-            with _Replica(self.strategy, self._first + self.replica, number), self._tracing(), tf.device(None):
+            with _Replica(self.strategy, self._first + self.replica, number), _TRACING.carrying(self), tf.device(None):
                 self._results = step()
             leaves = tf.nest.flatten(self._results, expand_composites=True)
             return [leaf for leaf in leaves if tf.is_tensor(leaf)]
@@ -132,14 +127,6 @@ class OneTrace:
         function = tf.function(traced, autograph=False)
         self._concrete = function.get_concrete_function(tf.TensorSpec((), tf.int32), *specs)
         self._refuse_what_is_one_replicas()
-
-    @contextlib.contextmanager
-    def _tracing(self) -> Iterator[None]:
-        outer, _TRACING.one = _TRACING.one, self
-        try:
-            yield
-        finally:
-            _TRACING.one = outer
 
     def _refuse_what_is_one_replicas(self) -> None:
         captured = self._concrete.captured_inputs

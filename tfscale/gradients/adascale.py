@@ -15,10 +15,10 @@ import tensorflow as tf
 from tfscale.errors import ScalingError
 from tfscale.exact.norms import squared_norm
 from tfscale.replicas.share import Share
-from tfscale.replicas.thread_flag import ThreadFlag
+from tfscale.step_context import Flag
 
 # Whether this thread takes a step.
-_UPDATING = ThreadFlag()
+_UPDATING = Flag("adascale_updates")
 
 
 @keras.saving.register_keras_serializable("tfscale")

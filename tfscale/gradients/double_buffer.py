@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -31,9 +30,11 @@ import tensorflow as tf
 from tfscale.errors import CommunicationError
 from tfscale.exact.loss_scale import scaled, unscaled
 from tfscale.framework.replicas import write_locally
+from tfscale.gradients.route import GradientRoute
 from tfscale.gradients.updaters import innermost
 from tfscale.replicas.all_reduce import all_are_ready, widened
-from tfscale.replicas.thread_flag import ThreadFlag
+from tfscale.replicas.owners import Fact
+from tfscale.step_context import Flag, Slot
 
 _log = logging.getLogger(__name__)
 
@@ -223,30 +224,25 @@ class DoubleBuffer:
         raise _not_built(variable.path)
 
 
-_BUFFERS: weakref.WeakKeyDictionary[keras.optimizers.Optimizer, DoubleBuffer] = weakref.WeakKeyDictionary()
+BUFFER = Fact[DoubleBuffer](GradientRoute, "double_buffer")
 
 
 def set_buffer(optimizer: keras.optimizers.Optimizer, buffer: DoubleBuffer | None) -> None:
     """Lets the gradients of `optimizer` wait in `buffer`; None for not at all."""
     if buffer is None:
-        _BUFFERS.pop(innermost(optimizer), None)
+        BUFFER.forget(optimizer)
     else:
-        _BUFFERS[innermost(optimizer)] = buffer
+        BUFFER.set(optimizer, buffer)
 
 
 def buffer_of(optimizer: keras.optimizers.Optimizer) -> DoubleBuffer | None:
     """Where the gradients of `optimizer` wait; None where they do not."""
-    return _BUFFERS.get(innermost(optimizer))
+    return BUFFER.of(optimizer)
 
 
-class _Step(threading.local):
-    """What this thread has sent in the step that it traces or runs."""
-
-    sent: dict[int, Sent | None] | None = None
-
-
-_STEP = _Step()
-_AT_ONCE = ThreadFlag()
+# What the step has sent, by the identity of the optimizer; None once it was used.
+_SENT = Slot[dict[int, Sent | None] | None]("sent")
+_AT_ONCE = Flag("sends_at_once")
 
 
 def at_once() -> contextlib.AbstractContextManager[None]:
@@ -266,16 +262,13 @@ def sending_what_waits(optimizers: Iterable[keras.optimizers.Optimizer]) -> Iter
         buffer = buffer_of(optimizer)
         if buffer is not None and buffer.overlaps and id(innermost(optimizer)) not in sent:
             sent[id(innermost(optimizer))] = buffer.send(optimizer.scale_loss(1.0)) if buffer.is_ready else None
-    outer, _STEP.sent = _STEP.sent, sent
-    try:
+    with _SENT.carrying(sent):
         yield
-    finally:
-        _STEP.sent = outer
 
 
 def takes_turns(optimizer: keras.optimizers.Optimizer) -> bool:
     """Whether the next `apply` of `optimizer` in this thread is to use the gradients of the step before."""
-    return _STEP.sent is not None and id(innermost(optimizer)) in _STEP.sent
+    return id(innermost(optimizer)) in (_SENT.value or {})
 
 
 def take_turns(
@@ -295,7 +288,7 @@ def take_turns(
     Raises:
         CommunicationError: When a `train_step` updates more than once, or in a branch or a loop.
     """
-    buffer, sent = buffer_of(optimizer), (_STEP.sent or {}).get(id(innermost(optimizer)))
+    buffer, sent = buffer_of(optimizer), (_SENT.value or {}).get(id(innermost(optimizer)))
     if buffer is None or not buffer.is_ready:
         raise _not_built(optimizer.name)
     if sent is None or sent.graph is not _graph():
@@ -306,7 +299,7 @@ def take_turns(
             "Leave `double_buffering` out."
         )
     # `sending_what_waits` has filled it.
-    (_STEP.sent or {})[id(innermost(optimizer))] = None
+    (_SENT.value or {})[id(innermost(optimizer))] = None
     trained = list(variables or buffer.trained or ())
     buffer.exchange(sent, gradients, trained, scale=optimizer.scale_loss(1.0), update=update)
 

@@ -8,7 +8,6 @@ which order it is added up, is the same as without. The replicas' sums are added
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,12 +19,13 @@ from tfscale.exact.terms import is_recording
 from tfscale.framework.losses import loss_entries
 from tfscale.gradients.micro_steps import Part
 from tfscale.gradients.noise_recorder import NoiseRecorder
-from tfscale.gradients.updaters import accumulates, innermost
+from tfscale.gradients.route import GradientRoute
+from tfscale.gradients.updaters import accumulates
+from tfscale.replicas.owners import Fact
 from tfscale.replicas.share import Share, num_replicas
 
 _OWN_DENOMINATORS = "terms of the loss have denominators of their own, and shards are weighed by their rows"
-# By the optimizer that updates the weights.
-_RECORDERS: weakref.WeakKeyDictionary[keras.optimizers.Optimizer, NoiseRecorder] = weakref.WeakKeyDictionary()
+RECORDER = Fact[NoiseRecorder](GradientRoute, "noise_recorder")
 
 
 def record_noise(
@@ -40,15 +40,14 @@ def record_noise(
         per_layer: As `NoiseRecorder`.
         yields: Whether it stays that of another owner, if there is one.
     """
-    updater = innermost(model.optimizer)
-    known = _RECORDERS.get(updater)
+    known = RECORDER.of(model.optimizer)
     if known is not None and known.owner is not None and yields:
         return known, False
     is_new = known is None or known.per_layer != per_layer
     if known is not None:
         known.owner = None
     if known is None or is_new:
-        known = _RECORDERS[updater] = NoiseRecorder(model, strategy, per_layer=per_layer)
+        known = RECORDER.set(model.optimizer, NoiseRecorder(model, strategy, per_layer=per_layer))
     known.owner = owner
     return known, is_new
 
@@ -56,7 +55,7 @@ def record_noise(
 def _recorder_of(optimizer: Any) -> NoiseRecorder | None:
     if optimizer is None or is_recording():
         return None
-    return _RECORDERS.get(innermost(optimizer))
+    return RECORDER.of(optimizer)
 
 
 def weight_of_pass(model: keras.Model, share: Share) -> list[tf.Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from tfscale.gradients.updaters import accumulates, innermost
 from tfscale.replicas.agreement import gathering_from_workers
 from tfscale.replicas.replica_batch import local_replicas
 from tfscale.replicas.share import Share
+from tfscale.step_context import Slot
 
 OFF = 0
 CAPACITY = 256
@@ -96,7 +96,10 @@ class NoiseRecorder:
             self._updates = _own(tf.constant(0, tf.int64))
             self._seen = _own(tf.constant(0.0, tf.float64))
         self._gather: Any = None
-        self._present = _Present()
+
+    @property
+    def _present(self) -> _Present:
+        return _PRESENT.value.setdefault(self, _Present())
 
     def begin(self, every: int) -> None:
         """Switches it on, with nothing measured; or off.
@@ -254,8 +257,8 @@ class NoiseRecorder:
         return [0.0, 0.0] if model is None else [loss_tracker(model).total.value, loss_tracker(model).count.value]
 
 
-class _Present(threading.local):
-    """What this thread has met while it traces a step."""
+class _Present:
+    """What a thread has met while it traces a step."""
 
     def __init__(self) -> None:
         self.places: list[int] = []
@@ -264,6 +267,9 @@ class _Present(threading.local):
         """Whose examples were counted: a step may update twice."""
         self.is_probed = False
         """Whether the step has no shards but those of a probe."""
+
+
+_PRESENT = Slot[weakref.WeakKeyDictionary[NoiseRecorder, _Present]]("noise", weakref.WeakKeyDictionary, shown=len)
 
 
 def _when(condition: Any, action: Callable[[], tf.Tensor]) -> None:

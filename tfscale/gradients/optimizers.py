@@ -42,10 +42,10 @@ from tfscale.replicas.callers import callers
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.replica_count import is_in_loop
 from tfscale.replicas.share import Share, current_share, num_replicas
-from tfscale.replicas.thread_flag import ThreadFlag
+from tfscale.step_context import Flag
 
-_REDUCED = ThreadFlag()
-_ANSWERING = ThreadFlag()
+_REDUCED = Flag("gradients_are_reduced")
+_ANSWERING = Flag("answers_optimizer")
 
 
 def gradients_reduced() -> contextlib.AbstractContextManager[None]:

@@ -23,8 +23,10 @@ from tfscale.gradients.compression.reducer import GradientReducer, Traffic
 from tfscale.gradients.double_buffer import DoubleBuffer, buffer_of, set_buffer
 from tfscale.gradients.network import Network
 from tfscale.gradients.noise import note_total
+from tfscale.gradients.route import GradientRoute
 from tfscale.gradients.updaters import accumulates, innermost
 from tfscale.replicas.all_reduce import all_reduce_sum
+from tfscale.replicas.owners import Fact
 from tfscale.replicas.packs import is_dense
 
 _log = logging.getLogger(__name__)
@@ -68,8 +70,8 @@ def choose_sending(network: Network) -> Sending:
     return Sending(choose_compression(network.compression), network.double_buffering)
 
 
-# How the gradients of an optimizer travel, unless as they are.
-_REDUCERS: weakref.WeakKeyDictionary[keras.optimizers.Optimizer, GradientReducer] = weakref.WeakKeyDictionary()
+# How gradients travel, unless as they are.
+REDUCER = Fact[GradientReducer](GradientRoute, "compression", lambda reducer: reducer.compression.name)
 
 
 def send_gradients(optimizer: keras.optimizers.Optimizer, sending: Sending, strategy: tf.distribute.Strategy) -> None:
@@ -104,16 +106,16 @@ def _compress(
     updater: keras.optimizers.Optimizer, compression: Compression | None, strategy: tf.distribute.Strategy
 ) -> None:
     if compression is None or strategy.num_replicas_in_sync == 1:
-        _REDUCERS.pop(updater, None)
+        REDUCER.forget(updater)
         return
     if isinstance(updater, AdaScaleSGD) and compression.exactness == "approximate":
         raise CommunicationError(
             "AdaScale measures the noise in the gradients, and would take what a compression leaves out for noise.\n"
             f'Received: compression {compression.name}. Use "none", "bf16" or "fp16", or another rule.'
         )
-    existing = _REDUCERS.get(updater)
+    existing = REDUCER.of(updater)
     if existing is None or existing.compression is not compression or not existing.is_ready:
-        _REDUCERS[updater] = GradientReducer(compression, strategy, trained_variables(updater))
+        REDUCER.set(updater, GradientReducer(compression, strategy, trained_variables(updater)))
 
 
 def _refuse_double_buffering(updater: keras.optimizers.Optimizer) -> None:
@@ -134,19 +136,19 @@ def _refuse_double_buffering(updater: keras.optimizers.Optimizer) -> None:
 
 def traffic_of(optimizer: keras.optimizers.Optimizer) -> Traffic | None:
     """What the compressed gradients of `optimizer` took in the step traced last; None without a compression."""
-    reducer = _REDUCERS.get(innermost(optimizer))
+    reducer = REDUCER.of(optimizer)
     return None if reducer is None else reducer.traffic
 
 
 def compression_of(optimizer: keras.optimizers.Optimizer) -> Compression | None:
     """What the gradients of `optimizer` are compressed with, if they are."""
-    reducer = _REDUCERS.get(innermost(optimizer))
+    reducer = REDUCER.of(optimizer)
     return None if reducer is None else reducer.compression
 
 
 def compression_state(optimizer: keras.optimizers.Optimizer) -> list[tf.Variable]:
     """What a compression remembers of the gradients of `optimizer`."""
-    reducer = _REDUCERS.get(innermost(optimizer))
+    reducer = REDUCER.of(optimizer)
     return [] if reducer is None else reducer.state
 
 
@@ -163,7 +165,7 @@ def sum_over_replicas(
         others: Tensors to be summed too.
         scale: What the gradients are multiplied by, against underflow.
     """
-    reducer, count = _REDUCERS.get(updater), len(gradients)
+    reducer, count = REDUCER.of(updater), len(gradients)
     if reducer is None:
         reduced = all_reduce_sum([*gradients, *others])
         return reduced[:count], reduced[count:]

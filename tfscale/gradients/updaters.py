@@ -8,10 +8,11 @@ from collections.abc import Iterable
 import keras
 
 from tfscale.framework.optimizers import trained_variables
+from tfscale.replicas.owners import Fact, PreparedModel
 
-# The optimizers that were met in the steps of a model, whatever holds them.
-_MET: weakref.WeakKeyDictionary[keras.Model, list[weakref.ref[keras.optimizers.Optimizer]]] = (
-    weakref.WeakKeyDictionary()
+# The optimizers that were met in a model's steps, whatever holds them.
+MET = Fact[list[weakref.ref[keras.optimizers.Optimizer]]](
+    PreparedModel, "optimizers", lambda met: [one.name for one in (each() for each in met) if one is not None]
 )
 
 
@@ -25,13 +26,13 @@ def innermost(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimiz
 def held_optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:
     """The compiled optimizer of a model, those that its class holds besides, and those that its steps have used."""
     held = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
-    met = [optimizer for optimizer in (each() for each in _MET.get(model, ())) if optimizer is not None]
+    met = [optimizer for optimizer in (each() for each in MET.of(model, [])) if optimizer is not None]
     return list({id(optimizer): optimizer for optimizer in (*held, *met)}.values())
 
 
 def remember_optimizers(model: keras.Model, optimizers: Iterable[keras.optimizers.Optimizer]) -> None:
     """Counts `optimizers` among those of `model`, in their order."""
-    known = _MET.setdefault(model, [])
+    known = MET.ensure(model, [])
     for optimizer in optimizers:
         if not any(each() is optimizer for each in known):
             known.append(weakref.ref(optimizer))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,14 +11,16 @@ import tensorflow as tf
 
 from tfscale.errors import ScalingError
 from tfscale.gradients.adascale import AdaScaleSGD
+from tfscale.gradients.route import GradientRoute
 from tfscale.gradients.updaters import innermost
 from tfscale.rederive.schedules import ReplicaSchedule
+from tfscale.replicas.owners import Fact
 from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, resolve_rule, scale_hyperparameters
 from tfscale.scaling.rules import AdaScaleRule, NoRule
 from tfscale.scaling.schedule_config import ADASCALE, copy_config
 
-# Those that were made here: their config alone would not tell.
-_REDERIVED: weakref.WeakSet[keras.optimizers.Optimizer] = weakref.WeakSet()
+# Whether it was made here: its config alone would not tell.
+REDERIVED = Fact[bool](GradientRoute, "rederived")
 
 
 def rederive_optimizer(
@@ -64,14 +65,13 @@ def rederive_optimizer(
         config = _with_adascale(config, plan.reference_batch)
     with strategy.scope():
         made = _make_anew(optimizer, config)
-    # Inside a LossScaleOptimizer too.
-    _REDERIVED.update({made, innermost(made)})
+    REDERIVED.set(made, True)
     return made, scaled.knobs
 
 
 def was_rederived(optimizer: keras.optimizers.Optimizer) -> bool:
     """Whether `rederive_optimizer` made it, or could have: an AdaScaleSGD scales its own rate."""
-    return optimizer in _REDERIVED or isinstance(innermost(optimizer), AdaScaleSGD)
+    return optimizer in REDERIVED or isinstance(innermost(optimizer), AdaScaleSGD)
 
 
 def rederive_schedule(schedule: Any, recipe: Recipe, plan: BatchPlan) -> tuple[Any, tuple[ScaledKnob, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import keras
@@ -11,16 +10,18 @@ import tensorflow as tf
 from tfscale.errors import ScalingError
 from tfscale.framework.optimizers import has_plain_rate
 from tfscale.gradients.adascale import AdaScaleSGD
+from tfscale.gradients.route import GradientRoute
 from tfscale.gradients.updaters import innermost
 from tfscale.rederive.rederived import was_rederived
 from tfscale.rederive.schedules import check_warmup
+from tfscale.replicas.owners import Fact
 from tfscale.scaling import resolve_rule, warmup_factor
 from tfscale.scaling.optimizer_table import OPTIMIZERS, find_optimizer
 from tfscale.scaling.ratio import check_ratio
 from tfscale.scaling.rules import ScalingRule, SqrtRule, rate_factor
 
 # By what a `ReplicaScaling` multiplies the rate that the optimizer shows between two batches.
-_MULTIPLIERS: weakref.WeakKeyDictionary[keras.optimizers.Optimizer, float] = weakref.WeakKeyDictionary()
+MULTIPLIER = Fact[float](GradientRoute, "rate_multiplier")
 
 
 def current_rate(optimizer: keras.optimizers.Optimizer) -> float:
@@ -28,7 +29,7 @@ def current_rate(optimizer: keras.optimizers.Optimizer) -> float:
     updater = innermost(optimizer)
     if isinstance(updater, AdaScaleSGD):
         return _read_rate(updater) * float(keras.ops.convert_to_numpy(updater.gain))
-    return _read_rate(updater) * _MULTIPLIERS.get(updater, 1.0)
+    return _read_rate(updater) * MULTIPLIER.of(updater, 1.0)
 
 
 class ReplicaScaling(keras.callbacks.Callback):
@@ -138,7 +139,7 @@ class ReplicaScaling(keras.callbacks.Callback):
         if rate != self._applied:
             self._correct_velocity(rate, self._applied)
         self._applied = rate
-        _MULTIPLIERS[optimizer] = multiplier
+        MULTIPLIER.set(optimizer, multiplier)
         if rate != reference:
             optimizer.learning_rate = rate
             self._unfinished = (reference, _read_rate(optimizer))
@@ -153,7 +154,7 @@ class ReplicaScaling(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         """Lets go of the optimizer."""
         del logs
-        _MULTIPLIERS.pop(self._optimizer(), None)
+        MULTIPLIER.forget(self._optimizer())
 
     def get_state(self) -> dict[str, Any]:
         """Returns what a run that goes on elsewhere has to know; see `Recovery`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-import weakref
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
@@ -28,10 +27,8 @@ _SUSPECT = re.compile(r"(^|_)(freq|frequency|steps|batches|interval|every_n|ever
 _OF_STEPS = re.compile(r"(batch|step|iteration)s?$")
 _BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 
-# The ratio that a callback was re-derived for, and its rows.
-_DONE: weakref.WeakKeyDictionary[keras.callbacks.Callback, tuple[Fraction, tuple[ScaledKnob, ...]]] = (
-    weakref.WeakKeyDictionary()
-)
+# Where a callback keeps the ratio that it was re-derived for, and its rows: beside the numbers, as in a copy.
+_DONE = "rederived_by_tfscale"
 
 
 def rederive_callbacks(
@@ -77,7 +74,7 @@ def rederive_callbacks(
 
 def _rederive(callback: keras.callbacks.Callback, ratio: Fraction) -> tuple[ScaledKnob, ...]:
     _refuse_batch_counting(callback)
-    done, rows = _DONE.get(callback, (ratio, None))
+    done, rows = getattr(callback, _DONE, (ratio, None))
     if done != ratio:
         raise ScalingError(
             "A callback must be re-derived for the batch only once.\n"
@@ -86,7 +83,7 @@ def _rederive(callback: keras.callbacks.Callback, ratio: Fraction) -> tuple[Scal
         )
     if rows is None:
         rows = tuple(_apply(callback, ratio))
-        _DONE[callback] = (ratio, rows)
+        setattr(callback, _DONE, (ratio, rows))
     return rows
 
 

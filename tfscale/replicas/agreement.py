@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from tfscale.replicas.all_reduce import all_gather, replica_id
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import local_replicas
+
+# The function that gathers a number of each worker.
+GATHERS = Fact[Callable[[tf.Tensor], list[int]]](ReplicaGroup, "gathers", lambda _: "a number of each worker")
 
 
 def gather_from_workers(strategy: tf.distribute.Strategy, own: tf.Tensor) -> list[Any]:
@@ -27,12 +30,10 @@ def gather_number(strategy: tf.distribute.Strategy, number: int) -> list[int]:
     replicas = local_replicas(strategy)
     if replicas.here == replicas.total:
         return [number]
-    if strategy not in _NUMBERS:
-        _NUMBERS[strategy] = gathering_from_workers(strategy, tf.TensorSpec((), tf.int64))
-    return _NUMBERS[strategy](tf.constant(number, tf.int64))
-
-
-_NUMBERS: weakref.WeakKeyDictionary[Any, Callable[[tf.Tensor], list[int]]] = weakref.WeakKeyDictionary()
+    gather = GATHERS.of(strategy)
+    if gather is None:
+        gather = GATHERS.set(strategy, gathering_from_workers(strategy, tf.TensorSpec((), tf.int64)))
+    return gather(tf.constant(number, tf.int64))
 
 
 def gathering_from_workers(strategy: tf.distribute.Strategy, spec: tf.TensorSpec) -> Callable[[tf.Tensor], list[Any]]:

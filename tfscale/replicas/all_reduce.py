@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,13 +16,14 @@ import tensorflow as tf
 from tfscale.framework.collectives import all_reduce_lanes
 from tfscale.framework.one_trace import NotAlikeError, one_trace
 from tfscale.replicas.own_functions import is_in_function_of_step, refuse_to_send_from_function
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.replicas.progress import current_progress
 from tfscale.replicas.replica_walk import mark_equal
 from tfscale.replicas.share import is_in_eager_step, num_replicas
 from tfscale.replicas.sparse import merge_equal_rows
-from tfscale.replicas.thread_flag import ThreadFlag
 from tfscale.replicas.xla import refuse_collectives_inside_xla
+from tfscale.step_context import Flag
 
 
 class _Settings(NamedTuple):
@@ -34,7 +34,7 @@ class _Settings(NamedTuple):
     lanes: Sequence[Callable[[list[Any], Any], list[Any]]] = ()
 
 
-_SETTINGS: weakref.WeakKeyDictionary[Any, _Settings] = weakref.WeakKeyDictionary()
+COMMUNICATION = Fact[_Settings](ReplicaGroup, "communication", lambda settings: settings.packing)
 
 
 def set_communication_options(strategy: tf.distribute.Strategy, options: Any, packing: Packing) -> None:
@@ -46,10 +46,10 @@ def set_communication_options(strategy: tf.distribute.Strategy, options: Any, pa
         packing: What travels together, and how many packs at a time.
     """
     lanes = all_reduce_lanes(strategy, packing.in_flight) if packing.in_flight > 1 else ()
-    _SETTINGS[strategy] = _Settings(options, packing, lanes)
+    COMMUNICATION.set(strategy, _Settings(options, packing, lanes))
 
 
-_READY = ThreadFlag()
+_READY = Flag("all_are_ready")
 
 
 def all_are_ready() -> contextlib.AbstractContextManager[None]:
@@ -108,7 +108,7 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
     if num_replicas() == 1 or all(tensor is None for tensor in tensors):
         return list(tensors)
     _refuse_to_send_here()
-    settings = _SETTINGS.get(context.strategy, _Settings())
+    settings = COMMUNICATION.of(context.strategy, _Settings())
     results: list[Any] = list(tensors)
     progress = current_progress()
     if progress is not None:

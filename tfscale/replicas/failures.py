@@ -13,9 +13,7 @@ import logging
 import os
 import re
 import time
-import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import tensorflow as tf
 
@@ -25,6 +23,7 @@ from tfscale.cluster.place import Place, describe_place
 from tfscale.cluster.verdict import Verdict, describe_verdict, judge_doors
 from tfscale.errors import ClusterError, TfscaleError
 from tfscale.framework.collectives import exchange_with_other_workers, report_to_other_workers
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.peers import PeerWatch, find_watch, start_watch
 from tfscale.replicas.replica_batch import local_replicas, worker_addresses, worker_rank
 
@@ -54,11 +53,11 @@ _KNOCK_S = 2.0
 _CLOSING_S = 2.0
 # How long others may take to refuse the same.
 _PATIENCE_S = 5.0
-# The calls of each strategy so far; all workers make the same ones. And the strategies that are in one.
-_CALLS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-_INSIDE: weakref.WeakSet[Any] = weakref.WeakSet()
-# Why a strategy's collectives are spoilt for good.
-_ENDED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+# The calls so far; all workers make the same ones. And the one that lasts.
+CALLS = Fact[int](ReplicaGroup, "calls")
+CALL = Fact[str](ReplicaGroup, "call")
+# Why the collectives are spoilt for good.
+ENDED = Fact[str](ReplicaGroup, "ended")
 # The same in full, for an engine that ends the process: strategies may be gone by then.
 _LAST_WORDS: list[str] = []
 
@@ -69,7 +68,7 @@ _END_S = 4.0
 @atexit.register
 def _end_soon() -> None:
     """Where a job has failed, others wait for this process. Registered early, so that it comes after the user's own."""
-    if _ENDED:
+    if ENDED.everywhere():
         # The only clock that goes on when Python has been taken down, or waits for TensorFlow.
         faulthandler.dump_traceback_later(_END_S, exit=True, file=os.open(os.devnull, os.O_WRONLY))
 
@@ -90,12 +89,12 @@ def failing_together(strategy: tf.distribute.Strategy, name: str) -> Iterator[Pe
             and what it did last.
     """
     replicas = local_replicas(strategy)
-    if replicas.here == replicas.total or strategy in _INSIDE:
+    if replicas.here == replicas.total or strategy in CALL:
         yield None
         return
     _refuse_ended(strategy, f"`{name}`")
-    _CALLS[strategy] = _CALLS.get(strategy, 0) + 1
-    _INSIDE.add(strategy)
+    CALLS.set(strategy, CALLS.of(strategy, 0) + 1)
+    CALL.set(strategy, name)
     try:
         with _explaining(strategy):
             watch = start_watch(strategy)
@@ -105,7 +104,7 @@ def failing_together(strategy: tf.distribute.Strategy, name: str) -> Iterator[Pe
         if watch is not None:
             watch.end_call()
     finally:
-        _INSIDE.discard(strategy)
+        CALL.forget(strategy)
 
 
 @contextlib.contextmanager
@@ -113,7 +112,7 @@ def explaining(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """As `failing_together`, of what needs all workers and is none of their calls, such as making a variable."""
     replicas = local_replicas(strategy)
     with contextlib.ExitStack() as stack:
-        if replicas.here < replicas.total and strategy not in _INSIDE:
+        if replicas.here < replicas.total and strategy not in CALL:
             _refuse_ended(strategy, "a new variable")
             stack.enter_context(_explaining(strategy))
         yield
@@ -126,18 +125,18 @@ def explain_uncaught(strategy: tf.distribute.Strategy, error: BaseException) -> 
         strategy: Of the job.
         error: That nobody has caught.
     """
-    if strategy in _ENDED:
+    if strategy in ENDED:
         return error
     ours = _explain(strategy, error)
     # Of ours, those of a call were told of by it.
-    if ours is None and not (isinstance(error, TfscaleError) and strategy in _CALLS):
+    if ours is None and not (isinstance(error, TfscaleError) and strategy in CALLS):
         _report(strategy, error)
     return error if ours is None else ours
 
 
 def explain_caught(strategy: tf.distribute.Strategy, error: Exception) -> Exception:
     """As `explain_uncaught`, of an error behind which this worker may go on; the others are told of none of its own."""
-    if strategy in _ENDED:
+    if strategy in ENDED:
         return error
     return _explain(strategy, error) or error
 
@@ -149,16 +148,16 @@ def wait_for_last_words(timeout_s: float) -> str | None:
         timeout_s: How long it may take.
     """
     deadline_s = time.monotonic() + timeout_s
-    while _INSIDE and time.monotonic() < deadline_s:
+    while CALL.everywhere() and time.monotonic() < deadline_s:
         time.sleep(0.1)
     return next(iter(_LAST_WORDS), None)
 
 
 def _refuse_ended(strategy: tf.distribute.Strategy, what: str) -> None:
-    if strategy in _ENDED:
+    if strategy in ENDED:
         raise ClusterError(
             f"A job in which a worker has failed must be started again.\nReceived: {what}, after "
-            f"{_ENDED[strategy]}. End this process, and start all workers again."
+            f"{ENDED[strategy]}. End this process, and start all workers again."
         )
 
 
@@ -209,7 +208,7 @@ def _explain(strategy: tf.distribute.Strategy, error: BaseException) -> ClusterE
             _tell(f"{_MARK_END}{received}")
     else:
         return None
-    _ENDED[strategy] = said.partition("Received: ")[2].split(". ")[0]
+    ENDED.set(strategy, said.partition("Received: ")[2].split(". ")[0])
     _LAST_WORDS[:] = [said]
     return ClusterError(said)
 
@@ -246,9 +245,9 @@ def _from_tensorflow(strategy: tf.distribute.Strategy, text: str) -> str:
 def _report(strategy: tf.distribute.Strategy, error: BaseException) -> None:
     """Tells the others that this worker ends its call, unless they end theirs as well and nobody waits."""
     # What we refuse, every worker refuses, as a rule; then the job may go on.
-    if isinstance(error, TfscaleError) and _CALLS.get(strategy) and _all_refuse(strategy):
+    if isinstance(error, TfscaleError) and CALLS.of(strategy) and _all_refuse(strategy):
         return
-    _ENDED[strategy] = f"this worker's {_in_short(error, 200)}"
+    ENDED.set(strategy, f"this worker's {_in_short(error, 200)}")
     watch = find_watch(strategy)
     where = "" if watch is None else f", {describe_place(watch.place)}"
     _tell(f"{_MARK} {worker_rank(strategy)}{where}: {_in_short(error)}")
@@ -266,7 +265,7 @@ def _tell(message: str) -> None:
 def _all_refuse(strategy: tf.distribute.Strategy) -> bool:
     """Says that this worker refuses its present call, and hears whether all do."""
     replicas, rank = local_replicas(strategy), worker_rank(strategy)
-    call = f"tfscale/refused/{_CALLS[strategy]}"
+    call = f"tfscale/refused/{CALLS[strategy]}"
     others = [f"{call}/{other}" for other in range(replicas.total // replicas.here) if other != rank]
     return exchange_with_other_workers(f"{call}/{rank}", others, timeout_s=_PATIENCE_S)
 

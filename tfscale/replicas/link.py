@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ import tensorflow as tf
 from tfscale.cluster.cores import find_cores
 from tfscale.replicas.agreement import gathering_from_workers
 from tfscale.replicas.all_reduce import set_communication_options, sum_as_they_are
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.packs import Packing
 
 # Nothing new is begun that would go beyond.
@@ -135,16 +135,17 @@ def measure_link(
         packing = packing._replace(in_flight=_measure_in_flight(strategy, link, options, packing, watch))
     set_communication_options(strategy, options, packing)
     found = Plan(link, implementation, packing)
-    _DESCRIBED[strategy] = describe(found, strategy.num_replicas_in_sync)
+    LINK.set(strategy, describe(found, strategy.num_replicas_in_sync))
     return found
 
 
-_DESCRIBED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+# What was measured, in words.
+LINK = Fact[str](ReplicaGroup, "link")
 
 
 def describe_link(strategy: tf.distribute.Strategy) -> str | None:
     """What was measured for `strategy`, as one line; None where nothing was."""
-    return _DESCRIBED.get(strategy)
+    return LINK.of(strategy)
 
 
 def describe(found: Plan, num_replicas: int) -> str:

@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.replicas.callers import callers
+from tfscale.replicas.owners import Fact, ReplicaGroup
 
 
 class Made:
@@ -60,6 +61,10 @@ class Made:
         """All of them."""
         return [generator for generator in (each() for each in self._seed_generators) if generator is not None]
 
+    def __repr__(self) -> str:
+        kinds = ("optimizers", "metrics", "seed_generators", "variables")
+        return f"Made({', '.join(f'{len(getattr(self, kind))} {kind}' for kind in kinds)})"
+
 
 def _add(references: list[weakref.ref[Any]], one: Any) -> None:
     if not any(each() is one for each in reversed(references)):
@@ -67,9 +72,9 @@ def _add(references: list[weakref.ref[Any]], one: Any) -> None:
         references[:] = [*(each for each in references if each() is not None), weakref.ref(one)]
 
 
-_MADE: weakref.WeakKeyDictionary[tf.distribute.Strategy, Made] = weakref.WeakKeyDictionary()
+MADE = Fact[Made](ReplicaGroup, "made")
 
 
 def made_under(strategy: tf.distribute.Strategy) -> Made:
     """What was made under the scope of `strategy` since it was adopted."""
-    return _MADE.setdefault(strategy, Made())
+    return MADE.ensure(strategy, Made())

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import tensorflow as tf
 
 from tfscale.errors import DeviceError
+from tfscale.replicas.owners import Fact, ReplicaGroup
 
 _LOCK = threading.Lock()
-# The call that runs on each strategy, and its thread.
-_RUNNING: weakref.WeakKeyDictionary[Any, tuple[str, threading.Thread]] = weakref.WeakKeyDictionary()
+# The call that runs, and its thread.
+RUNNING = Fact[tuple[str, threading.Thread]](ReplicaGroup, "runs", lambda each: f"{each[0]} in {each[1].name}")
 
 
 @contextlib.contextmanager
@@ -36,7 +35,7 @@ def one_at_a_time(strategy: tf.distribute.Strategy, name: str) -> Iterator[None]
         return
     thread = threading.current_thread()
     with _LOCK:
-        running = _RUNNING.get(strategy)
+        running = RUNNING.of(strategy)
         # A thread that has ended has left its call, however it did.
         if running is not None and running[1] is not thread and running[1].is_alive():
             raise DeviceError(
@@ -46,10 +45,10 @@ def one_at_a_time(strategy: tf.distribute.Strategy, name: str) -> Iterator[None]
             )
         is_outermost = running is None or running[1] is not thread
         if is_outermost:
-            _RUNNING[strategy] = (name, thread)
+            RUNNING.set(strategy, (name, thread))
     try:
         yield
     finally:
         if is_outermost:
             with _LOCK:
-                _RUNNING.pop(strategy, None)
+                RUNNING.forget(strategy)

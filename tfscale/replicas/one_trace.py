@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,26 +18,19 @@ from tfscale.framework.one_trace import Keys, NotAlikeError, OneTrace, one_trace
 from tfscale.replicas.all_reduce import replica_id
 from tfscale.replicas.made import made_under
 from tfscale.replicas.replica_batch import local_replicas
+from tfscale.step_context import Slot
 
 _log = logging.getLogger(__name__)
 _VARIABLE = "TFSCALE_TRACE"
-
-
-class _Given(threading.local):
-    parts: Sequence[Any] | None = None
-
-
-_GIVEN = _Given()
+# For the first `strategy.run`, which takes it out.
+_GIVEN = Slot[list[Sequence[Any]]]("parts", list, shown=len)
 
 
 @contextlib.contextmanager
 def on_parts(parts: Sequence[Any]) -> Iterator[None]:
     """Says that what `strategy.run` gets meanwhile asks `own_part` for what it is about, and for nothing else."""
-    outer, _GIVEN.parts = _GIVEN.parts, parts
-    try:
+    with _GIVEN.carrying([parts]):
         yield
-    finally:
-        _GIVEN.parts = outer
 
 
 def own_part(parts: Sequence[Any], first: int) -> Any:
@@ -60,7 +52,7 @@ def run_once_for_all(
     Returns:
         What `strategy.run` is to return.
     """
-    parts, _GIVEN.parts = _GIVEN.parts, None
+    parts = _GIVEN.value.pop() if _GIVEN.value else None
     if parts is None or tf.executing_eagerly() or _is_traced_by_each():
         return each_by_itself()
     kinds = [_kind(part) for part in parts]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -17,13 +16,10 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.framework.graphs import DeviceName, naming_device
+from tfscale.step_context import Slot
 
-
-class _Traced(threading.local):
-    graph: Any = None
-
-
-_TRACED = _Traced()
+# The graph into which the step is traced.
+_GRAPH = Slot[Any]("graph")
 
 
 class _Known:
@@ -42,17 +38,14 @@ def traced_with_step(numbers: Callable[[], Hashable]) -> Iterator[None]:
     if not tf.distribute.has_strategy():
         yield
         return
-    outer = _TRACED.graph
+    graph = _GRAPH.value
     rename: Callable[[str], DeviceName] = DeviceName
     if tf.executing_eagerly():
         rename = functools.partial(_name_of, (_Known.changes, numbers()))
-    elif outer is None:
-        _TRACED.graph = tf.compat.v1.get_default_graph()
-    try:
-        with naming_device(tf.distribute.get_strategy(), rename):
-            yield
-    finally:
-        _TRACED.graph = outer
+    elif graph is None:
+        graph = tf.compat.v1.get_default_graph()
+    with _GRAPH.carrying(graph), naming_device(tf.distribute.get_strategy(), rename):
+        yield
 
 
 def trace_anew() -> None:
@@ -62,7 +55,8 @@ def trace_anew() -> None:
 
 def is_in_function_of_step() -> bool:
     """Whether this thread traces a part of its step into a graph of its own, such as a function or a loop."""
-    return _TRACED.graph is not None and tf.compat.v1.get_default_graph() is not _TRACED.graph
+    graph = _GRAPH.value
+    return graph is not None and tf.compat.v1.get_default_graph() is not graph
 
 
 @functools.lru_cache(maxsize=256)

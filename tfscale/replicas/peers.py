@@ -12,9 +12,7 @@ import dataclasses
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -26,6 +24,7 @@ from tfscale.cluster.secret import read_secret
 from tfscale.cluster.verdict import Verdict, judge_doors, judge_places, judge_silence, judge_stuck
 from tfscale.framework.collectives import abort_collectives
 from tfscale.replicas.introduction import introduce, introduce_to_who_asks
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import local_replicas, worker_addresses, worker_rank
 
 _BEAT_S = 1.0
@@ -224,26 +223,25 @@ class PeerWatch:
         return {rank: self._heartbeats.silent_s(rank) for rank in self._places()}
 
 
-_WATCHES: weakref.WeakKeyDictionary[Any, PeerWatch] = weakref.WeakKeyDictionary()
-# Of strategies whose functions a script runs by itself, before any call.
-_OF_LOOPS: weakref.WeakKeyDictionary[Any, PeerWatch] = weakref.WeakKeyDictionary()
+WATCH = Fact[PeerWatch](ReplicaGroup, "watch")
+# Where a script runs functions by itself, before any call.
+WATCH_OF_LOOP = Fact[PeerWatch](ReplicaGroup, "watch_of_loop")
 
 
 def find_watch(strategy: tf.distribute.Strategy) -> PeerWatch | None:
     """The watch of a strategy; None before its first call or step, and where there is one worker."""
-    return _WATCHES.get(strategy) or _OF_LOOPS.get(strategy)
+    return WATCH.of(strategy) or WATCH_OF_LOOP.of(strategy)
 
 
 def start_watch(strategy: tf.distribute.Strategy) -> PeerWatch | None:
     """As `find_watch`, and begins it; to be called by every worker."""
     replicas = local_replicas(strategy)
-    if strategy not in _WATCHES and replicas.here < replicas.total:
+    if strategy not in WATCH and replicas.here < replicas.total:
         workers, rank = worker_addresses(strategy), worker_rank(strategy)
         heartbeats = Heartbeats(rank, len(workers), read_secret(os.environ, workers))
         introduce(heartbeats, strategy, workers, rank)
-        _WATCHES[strategy] = PeerWatch(rank, workers, heartbeats)
-        _WATCHES[strategy].begin()
-    return _WATCHES.get(strategy)
+        WATCH.set(strategy, PeerWatch(rank, workers, heartbeats)).begin()
+    return WATCH.of(strategy)
 
 
 def watch_loop(strategy: tf.distribute.Strategy) -> None:
@@ -252,9 +250,9 @@ def watch_loop(strategy: tf.distribute.Strategy) -> None:
     if watch is None:
         workers, rank = worker_addresses(strategy), worker_rank(strategy)
         heartbeats = Heartbeats(rank, len(workers), read_secret(os.environ, workers))
-        if not introduce_to_who_asks(heartbeats, len(_OF_LOOPS), workers, rank):
+        if not introduce_to_who_asks(heartbeats, len(WATCH_OF_LOOP.everywhere()), workers, rank):
             heartbeats.close()
             return
-        watch = _OF_LOOPS[strategy] = PeerWatch(rank, workers, heartbeats)
+        watch = WATCH_OF_LOOP.set(strategy, PeerWatch(rank, workers, heartbeats))
         watch.begin()
     watch.begin_loop()

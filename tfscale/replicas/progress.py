@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,11 +10,11 @@ import keras
 import tensorflow as tf
 
 from tfscale.replicas.own_copies import one_for_each, own_of
+from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import LocalReplicas
-from tfscale.replicas.thread_flag import ThreadFlag
+from tfscale.step_context import Flag, Slot
 
-_CURRENT = threading.local()
-_PAUSED = ThreadFlag()
+_PAUSED = Flag("counts_nothing")
 
 
 class Progress:
@@ -52,26 +50,21 @@ class Progress:
             own_of(counters, self._first_replica).assign_add(1)
 
 
-_WATCHED: weakref.WeakKeyDictionary[keras.Model, Progress] = weakref.WeakKeyDictionary()
+PROGRESS = Fact[Progress](PreparedModel, "progress")
+_COUNTING = Slot[Progress | None]("progress")
 
 
 def watch_progress(model: keras.Model, replicas: LocalReplicas) -> tuple[Progress, bool]:
     """Returns the counts of `model`, and whether they are new: then its step has to be traced anew."""
-    is_new = model not in _WATCHED
-    if is_new:
-        _WATCHED[model] = Progress(replicas)
-    return _WATCHED[model], is_new
+    known = PROGRESS.of(model)
+    return (PROGRESS.set(model, Progress(replicas)), True) if known is None else (known, False)
 
 
 @contextlib.contextmanager
 def counting_reductions(model: keras.Model) -> Iterator[None]:
     """Counts the reductions that this thread traces or runs meanwhile, if the progress of `model` is watched."""
-    outer = current_progress()
-    _CURRENT.progress = None if _PAUSED.is_raised else _WATCHED.get(model)
-    try:
+    with _COUNTING.carrying(None if _PAUSED.is_raised else PROGRESS.of(model)):
         yield
-    finally:
-        _CURRENT.progress = outer
 
 
 def counting_nothing() -> contextlib.AbstractContextManager[None]:
@@ -81,4 +74,4 @@ def counting_nothing() -> contextlib.AbstractContextManager[None]:
 
 def current_progress() -> Progress | None:
     """Where reductions of the step at hand are counted; None where nobody watches."""
-    return getattr(_CURRENT, "progress", None)
+    return _COUNTING.value

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ import tensorflow as tf
 
 from tfscale.replicas.own_functions import traced_with_step
 from tfscale.replicas.share import is_in_step
+from tfscale.step_context import Slot
 
 
 class LoopRows(NamedTuple):
@@ -41,34 +41,27 @@ class LoopRows(NamedTuple):
         return int(self.own), int(self.total())
 
 
-class _Loop(threading.local):
-    rows: LoopRows | None = None
-
-
-_LOOP = _Loop()
+_ROWS = Slot[LoopRows | None]("rows_of_loop")
 
 
 @contextlib.contextmanager
 def in_loop(rows: LoopRows | None) -> Iterator[None]:
     """Says what this thread's replica holds, while it runs a function of a loop by hand."""
-    outer, _LOOP.rows = _LOOP.rows, rows
-    try:
-        with contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers):
-            yield
-    finally:
-        _LOOP.rows = outer
+    with _ROWS.carrying(rows), contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers):
+        yield
 
 
 def is_in_loop() -> bool:
     """Whether this thread's replica runs a function of a loop by hand."""
-    return _LOOP.rows is not None and not is_in_step()
+    return _ROWS.value is not None and not is_in_step()
 
 
 def told(count: int) -> Any:
     """What a script is told that asks a strategy of `count` replicas how many there are."""
     if count == 1 or is_in_step():
         return 1
-    return ReplicaCount(count) if _LOOP.rows is None else _CountInLoop(count, _LOOP.rows)
+    rows = _ROWS.value
+    return ReplicaCount(count) if rows is None else _CountInLoop(count, rows)
 
 
 def _counts_now(count: int) -> Any:

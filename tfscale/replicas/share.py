@@ -9,13 +9,13 @@ it arises (`losses.py`) so that the convention holds for it as well.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfscale.replicas.own_functions import traced_with_step
+from tfscale.step_context import Slot
 
 
 class Denominators:
@@ -79,29 +79,21 @@ class Share(NamedTuple):
         return (*map(float, known), self.num_replicas, self.weights_gradients, self.is_part, self.rows_known)
 
 
-class _Current(threading.local):
-    share: Share | None = None
-    is_eager = False
-
-
-_CURRENT = _Current()
+_SHARE = Slot[Share | None]("share")
+_IS_EAGER = Slot[bool]("is_eager", bool)
 
 
 @contextlib.contextmanager
 def in_share(share: Share | None) -> Iterator[None]:
     """Makes `share`, or none, the current one while this thread traces or runs a replica's step."""
-    outer = _CURRENT.share, _CURRENT.is_eager
-    _CURRENT.share, _CURRENT.is_eager = share, tf.executing_eagerly()
-    try:
-        with contextlib.nullcontext() if share is None else traced_with_step(share.as_numbers):
-            yield
-    finally:
-        _CURRENT.share, _CURRENT.is_eager = outer
+    traced = contextlib.nullcontext() if share is None else traced_with_step(share.as_numbers)
+    with _SHARE.carrying(share), _IS_EAGER.carrying(tf.executing_eagerly()), traced:
+        yield
 
 
 def current_share() -> Share | None:
     """The share of the replica being traced or run by this thread, or None outside of a step."""
-    return _CURRENT.share
+    return _SHARE.value
 
 
 def num_replicas() -> int:
@@ -115,9 +107,9 @@ def num_replicas() -> int:
 
 def is_in_step() -> bool:
     """Whether this thread traces or runs a step of a prepared model."""
-    return _CURRENT.share is not None
+    return _SHARE.value is not None
 
 
 def is_in_eager_step() -> bool:
     """Whether this thread runs a step of a prepared model, and does not trace it."""
-    return is_in_step() and _CURRENT.is_eager
+    return is_in_step() and _IS_EAGER.value

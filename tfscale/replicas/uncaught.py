@@ -15,11 +15,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.replicas.failures import explain_caught, explain_uncaught
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.peers import watch_loop
 from tfscale.replicas.replica_batch import local_replicas
 
 _FRAMEWORKS = ("tensorflow", "keras", "tfscale")
-_LOOPS: weakref.WeakSet[Any] = weakref.WeakSet()
+# Whether a script runs steps on the replicas itself.
+RUNS_LOOPS = Fact[bool](ReplicaGroup, "runs_loops")
 
 
 # What is made here runs later, outside of any graph.
@@ -32,8 +34,8 @@ def begin_loop(strategy: tf.distribute.Strategy, function: Any = None) -> None:
         function: That it gave to `strategy.run`; of tfscale's own there are many, outside of loops.
     """
     replicas = local_replicas(strategy)
-    if replicas.here < replicas.total and strategy not in _LOOPS and not _is_of_tfscale(function):
-        _LOOPS.add(strategy)
+    if replicas.here < replicas.total and strategy not in RUNS_LOOPS and not _is_of_tfscale(function):
+        RUNS_LOOPS.set(strategy, True)
         _explain_what_is_uncaught(strategy)
         _explain_what_ends_a_cell(strategy)
         watch_loop(strategy)

@@ -18,11 +18,11 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.framework.graphs import is_traced_for_xla
-from tfscale.replicas.thread_flag import ThreadFlag
+from tfscale.step_context import Flag
 
 _log = logging.getLogger(__name__)
-_COMPILING = ThreadFlag()
-_WITHOUT = ThreadFlag()
+_COMPILING = Flag("xla_compiles")
+_WITHOUT = Flag("without_xla")
 
 _OF_ONES_OWN = "`tf.function(jit_compile=True)`"
 _WAY_OUT = "Take `jit_compile=True` out of it; `compile(jit_compile=True)` has XLA compile what `fit` runs."

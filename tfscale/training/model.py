@@ -1,6 +1,6 @@
 """What makes a Keras model exact on N replicas?
 
-`prepare` gives the model object, and only it, methods of `PreparedModel` in the places where Keras leaves room: the
+`prepare` gives the model object, and only it, methods of `ModelMethods` in the places where Keras leaves room: the
 three step functions, the build from shapes, and thin checks around `fit`, `evaluate` and `predict`. Its class stays
 what it was, and so does everything that is saved.
 """
@@ -130,10 +130,10 @@ def prepare(
     check_compression_devices(sending.compression, strategy)
     check_mode(check)
     options = Options(global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution, sending, check)
-    PreparedModel(model, strategy, options).install()
+    ModelMethods(model, strategy, options).install()
     # Others that were made under the same scope, with the same choices but for the batch.
     others = options._replace(global_batch=None, micro_batch=None)
-    prepare_others(strategy, lambda other: PreparedModel(other, strategy, others).install())
+    prepare_others(strategy, lambda other: ModelMethods(other, strategy, others).install())
     return model
 
 
@@ -149,7 +149,7 @@ class Options(NamedTuple):
     check: str
 
 
-class PreparedModel:
+class ModelMethods:
     """The exact counterparts of the methods that Keras calls on a model.
 
     Args:
@@ -190,7 +190,7 @@ class PreparedModel:
         keep_last_logs(model, self._logs_before_restart, functools.partial(has_own_logs, model))
 
     def _is_like(self, other: Any) -> bool:
-        is_one = isinstance(other, PreparedModel) and other._model is self._model
+        is_one = isinstance(other, ModelMethods) and other._model is self._model
         return is_one and (other._strategy, other._options) == (self._strategy, self._options)
 
     def _logging_function(self, steps: ReplicaSteps, look: Look | None) -> Callable[[Any], Any]:

@@ -5,19 +5,20 @@ In Keras that counts from the next `compile` on. Whoever traces the step anew wi
 
 from __future__ import annotations
 
-import weakref
-
 import keras
 
 from tfscale.errors import ModelError
+from tfscale.replicas.owners import Fact, PreparedModel
 
-# Of the weights that there were when the train function was made: whether each is trained.
-_TRAINED: weakref.WeakKeyDictionary[keras.Model, dict[int, bool]] = weakref.WeakKeyDictionary()
+# Of the weights that there were when the train function was made, by identity: whether each is trained.
+TRAINED = Fact[dict[int, bool]](
+    PreparedModel, "trained", lambda weights: f"{sum(weights.values())} of {len(weights)} weights"
+)
 
 
 def note_trained(model: keras.Model) -> None:
     """Is called when the train function is made."""
-    _TRAINED[model] = _trained(model)
+    TRAINED.set(model, _trained(model))
 
 
 def forget_functions(model: keras.Model) -> None:
@@ -27,7 +28,7 @@ def forget_functions(model: keras.Model) -> None:
         ModelError: When layers were frozen, or no longer are, since the train function was made.
     """
     if model.train_function is not None and not model.run_eagerly:
-        before, now = _TRAINED.get(model, {}), _trained(model)
+        before, now = TRAINED.of(model, {}), _trained(model)
         changed = [each.path for each in model.weights if before.get(id(each), now[id(each)]) != now[id(each)]]
         if changed:
             raise ModelError(

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-import weakref
 from collections.abc import Iterator
 
 import keras
 
 from tfscale.errors import ModelError
 from tfscale.framework.models import flat_layers
-from tfscale.gradients.updaters import held_optimizers, innermost, updaters_of
+from tfscale.gradients.route import GradientRoute
+from tfscale.gradients.updaters import held_optimizers, updaters_of
+from tfscale.replicas.owners import Fact, PreparedModel
 
-# And by what it was interrupted.
-_HALF_MADE: weakref.WeakKeyDictionary[keras.Layer | keras.optimizers.Optimizer, str] = weakref.WeakKeyDictionary()
+# By what it was interrupted.
+HALF_MADE_LAYER = Fact[str](PreparedModel, "half_made")
+HALF_MADE_OPTIMIZER = Fact[str](GradientRoute, "half_made")
 
 
 @contextlib.contextmanager
@@ -32,9 +34,10 @@ def noting_half_made() -> Iterator[None]:
     except BaseException as error:
         for frame, _ in traceback.walk_tb(error.__traceback__):
             owner = frame.f_locals.get("self") if frame.f_code.co_name == "build" else None
-            is_part = isinstance(owner, keras.Layer) and not isinstance(owner, keras.Model)
-            if is_part or isinstance(owner, keras.optimizers.Optimizer):
-                _HALF_MADE[owner] = type(error).__name__
+            if isinstance(owner, keras.Layer) and not isinstance(owner, keras.Model):
+                HALF_MADE_LAYER.set(owner, type(error).__name__)
+            elif isinstance(owner, keras.optimizers.Optimizer):
+                HALF_MADE_OPTIMIZER.set(owner, type(error).__name__)
         raise
 
 
@@ -44,16 +47,17 @@ def refuse_half_made(model: keras.Model) -> None:
     Raises:
         ModelError: Naming it.
     """
-    if not _HALF_MADE:
+    if not (HALF_MADE_LAYER.everywhere() or HALF_MADE_OPTIMIZER.everywhere()):
         return
     held = held_optimizers(model)
-    optimizers = [part for each in held for part in (each, innermost(each), *updaters_of(each))]
+    optimizers = [part for each in held for part in (each, *updaters_of(each))]
     for part in (*flat_layers(model), *optimizers):
-        if part in _HALF_MADE:
-            is_layer = isinstance(part, keras.Layer)
+        is_layer = isinstance(part, keras.Layer)
+        interrupted_by = (HALF_MADE_LAYER if is_layer else HALF_MADE_OPTIMIZER).of(part)
+        if interrupted_by is not None:
             way_out = "Make the model anew" if is_layer else "Call `compile` again, with a new optimizer"
             raise ModelError(
                 "What was interrupted while it was built must be made anew.\n"
                 f"Received: the {'layer' if is_layer else 'optimizer'} {part.name!r} of model {model.name!r}, half "
-                f"built when {_HALF_MADE[part]} came. {way_out}."
+                f"built when {interrupted_by} came. {way_out}."
             )

@@ -6,7 +6,6 @@ place of its own, so that every replica learns all of them. Nothing is computed 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,14 +15,13 @@ import tensorflow as tf
 from tfscale.exact.terms import is_recording
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id, replica_number
 from tfscale.replicas.own_copies import one_for_each, own_of
+from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import local_replicas
 
 # Float32 holds integers up to here, and 0 is what a replica sends that did not look.
 _MODULUS = 2**24 - 1
 # Large and odd, so that weights that are exchanged do not cancel.
 _FACTOR = 1_000_003
-
-_WATCHED: weakref.WeakKeyDictionary[keras.Model, ChecksumExchange] = weakref.WeakKeyDictionary()
 
 
 class ChecksumExchange:
@@ -60,12 +58,13 @@ class ChecksumExchange:
         tf.cond(self.is_due, keep, lambda: tf.constant(0))
 
 
+CHECKSUMS = Fact[ChecksumExchange](PreparedModel, "checksums")
+
+
 def watch_checksums(model: keras.Model, strategy: tf.distribute.Strategy) -> tuple[ChecksumExchange, bool]:
     """Returns the exchange of `model`, and whether it is new: then its step has to be traced anew."""
-    is_new = model not in _WATCHED
-    if is_new:
-        _WATCHED[model] = ChecksumExchange(strategy)
-    return _WATCHED[model], is_new
+    known = CHECKSUMS.of(model)
+    return (CHECKSUMS.set(model, ChecksumExchange(strategy)), True) if known is None else (known, False)
 
 
 def sent_along(model: keras.Model) -> list[tf.Tensor]:
@@ -73,14 +72,14 @@ def sent_along(model: keras.Model) -> list[tf.Tensor]:
 
     None in a step that is looked at: what was received would be one of its results, which one replica does not have.
     """
-    exchange = None if is_recording() else _WATCHED.get(model)
+    exchange = None if is_recording() else CHECKSUMS.of(model)
     return [] if exchange is None else [exchange.own_slots(model.weights)]
 
 
 def received(model: keras.Model, sums: Sequence[tf.Tensor]) -> None:
     """Takes what the reduction made of `sent_along`."""
     for slots in sums:
-        _WATCHED[model].receive(slots)
+        CHECKSUMS[model].receive(slots)
 
 
 def checksum(variables: Sequence[keras.Variable]) -> tf.Tensor:

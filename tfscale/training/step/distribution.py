@@ -23,6 +23,7 @@ from tfscale.framework.datasets import groups_by_window, has_unseeded_shuffle, o
 from tfscale.replicas.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
 from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.callers import callers
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import GlobalBatches, has_rows, local_replicas, num_rows
 from tfscale.replicas.uncaught import begin_loop
 from tfscale.training.step.hand_loops import prepare_function
@@ -47,7 +48,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         if model is not None and not is_prepared(model):
             _prepare_other(model, strategy)
         # Taken by whatever comes first, which is the training data; what is left would be for evaluation data.
-        expected = _EXPECTED.pop(strategy, None)
+        expected = EXPECTED.forget(strategy)
         own = find_global_dataset(dataset)
         if own is not None:
             return OwnBatches(own, strategy)
@@ -96,8 +97,8 @@ def _refuse_on_workers(model: keras.Model, strategy: tf.distribute.Strategy) -> 
         )
 
 
-# How a model is prepared that is used under the scope of a strategy as it is.
-_PREPARE: weakref.WeakKeyDictionary[tf.distribute.Strategy, Callable[[keras.Model], Any]] = weakref.WeakKeyDictionary()
+# How a model is prepared that is used under the scope as it is.
+PREPARES = Fact[Callable[[keras.Model], Any]](ReplicaGroup, "prepares", lambda _: "models as they are used")
 
 
 def prepare_others(strategy: tf.distribute.Strategy, prepare: Callable[[keras.Model], Any]) -> None:
@@ -105,7 +106,7 @@ def prepare_others(strategy: tf.distribute.Strategy, prepare: Callable[[keras.Mo
 
     Encoders, decoders and generators that are taken out of a prepared model are often used so.
     """
-    _PREPARE[strategy] = prepare
+    PREPARES.set(strategy, prepare)
 
 
 def is_prepared(model: keras.Model) -> bool:
@@ -119,7 +120,7 @@ def _calling_model(names: Sequence[str] = _CALLS) -> keras.Model | None:
 
 
 def _prepare_other(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    prepare = _PREPARE.get(strategy)
+    prepare = PREPARES.of(strategy)
     if prepare is None:
         raise ModelError(
             "A model that is used under a strategy of tfscale must be prepared.\n"
@@ -151,7 +152,7 @@ class ExpectedBatch(NamedTuple):
     """Whether a smaller one may come at any place, as in a `PyDataset`, whose batches Keras shuffles."""
 
 
-_EXPECTED: dict[tf.distribute.Strategy, ExpectedBatch] = {}
+EXPECTED = Fact[ExpectedBatch](ReplicaGroup, "expected")
 
 
 def expect_global_batch(strategy: tf.distribute.Strategy, expected: ExpectedBatch) -> None:
@@ -159,7 +160,7 @@ def expect_global_batch(strategy: tf.distribute.Strategy, expected: ExpectedBatc
 
     `fit` distributes its training data first; evaluation data, of any batch size, comes later.
     """
-    _EXPECTED[strategy] = expected
+    EXPECTED.set(strategy, expected)
 
 
 def check_first_batches(data: keras.utils.PyDataset, global_batch: int) -> None:
@@ -186,7 +187,7 @@ def check_first_batches(data: keras.utils.PyDataset, global_batch: int) -> None:
 
 def forget_expected_batch(strategy: tf.distribute.Strategy) -> None:
     """Takes back `expect_global_batch`, if no dataset came."""
-    _EXPECTED.pop(strategy, None)
+    EXPECTED.forget(strategy)
 
 
 def dataset_spec(dataset: Any) -> Any:

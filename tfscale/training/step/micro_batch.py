@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from tfscale.gradients.micro_steps import MicroSteps, Part, add_parts, changing_
 from tfscale.replicas.agreement import least_of_workers
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
 from tfscale.replicas.own_share import make_lone_share
+from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import ReplicaBatch
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class _Found(NamedTuple):
     rows: int
 
 
-_FOUND: weakref.WeakKeyDictionary[keras.Model, _Found] = weakref.WeakKeyDictionary()
+MICRO_BATCH = Fact[_Found](PreparedModel, "micro_batch", lambda found: found.rows)
 
 
 def check_micro_batch(micro_batch: Any, largest_share: int | None) -> None:
@@ -184,16 +184,16 @@ def find_micro_batch(model: keras.Model, strategy: tf.distribute.Strategy, data_
 
     # All workers ask under the same conditions. A new `compile` makes another optimizer.
     conditions = largest_share, repr(data_spec), id(model.optimizer), len(model.trainable_weights)
-    known = _FOUND.get(model)
+    known = MICRO_BATCH.of(model)
     if known is not None and known.conditions == conditions:
         return
     found = least_of_workers(strategy, halve_until_it_fits(largest_share, fits))
-    _FOUND[model] = _Found(conditions, found)
+    MICRO_BATCH.set(model, _Found(conditions, found))
     _log.info("model %r: micro_batch=%d of %d rows of a replica", model.name, found, largest_share)
 
 
 def _found_rows(model: keras.Model) -> int | None:
-    found = _FOUND.get(model)
+    found = MICRO_BATCH.of(model)
     return None if found is None else found.rows
 
 

@@ -11,7 +11,6 @@ step that is made otherwise, everything is.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from tfscale.gradients.sending import compression_state
 from tfscale.replicas.all_reduce import replica_number
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_copies import one_for_each, own_of
+from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import ReplicaBatch, has_rows, local_replicas
 from tfscale.replicas.share import Share
 from tfscale.training.step.non_finite_notes import IN_GRADIENTS, IN_LOSS, IN_WEIGHTS, Note
@@ -146,22 +146,23 @@ class LossExchange:
         return [own_of(each, self.replicas.first) for each in lists]
 
 
-_WATCHED: weakref.WeakKeyDictionary[keras.Model, LossExchange] = weakref.WeakKeyDictionary()
+LOSSES = Fact[LossExchange](PreparedModel, "losses")
 
 
 def watch_losses(model: keras.Model, strategy: tf.distribute.Strategy, level: int) -> bool:
     """Switches on the exchange of `model`; returns whether it is new: then its step has to be traced anew."""
-    known = _WATCHED.get(model)
+    known = LOSSES.of(model)
+    before = OFF if known is None else known.level
     is_new = known is None or (level >= SKIP and not known.guards)
-    if is_new:
-        _WATCHED[model] = LossExchange(strategy, guards=level >= SKIP)
-    _WATCHED[model].begin(max(level, OFF if known is None else known.level))
+    if known is None or is_new:
+        known = LOSSES.set(model, LossExchange(strategy, guards=level >= SKIP))
+    known.begin(max(level, before))
     return is_new
 
 
 def exchange_of(model: keras.Model) -> LossExchange | None:
     """What watches the losses of `model`; None where nobody does."""
-    return _WATCHED.get(model)
+    return LOSSES.of(model)
 
 
 class Telling:
@@ -305,13 +306,13 @@ class StepWatch(Telling):
 
 def telling(model: keras.Model) -> Telling | None:
     """What tells of several steps that have been made; None where nobody watches."""
-    exchange = _WATCHED.get(model)
+    exchange = LOSSES.of(model)
     return None if exchange is None or is_recording() else Telling(exchange)
 
 
 def watching(model: keras.Model, share: Share, batch: ReplicaBatch, *, holds_all: bool) -> StepWatch | None:
     """What watches the step that begins; None where nobody does, or where the step is only looked at."""
-    exchange = _WATCHED.get(model)
+    exchange = LOSSES.of(model)
     if exchange is None or is_recording():
         return None
     return StepWatch(exchange, model, share, batch, holds_all=holds_all)
@@ -326,7 +327,7 @@ def not_finite(model: keras.Model, loss: tf.Tensor, gradients: Sequence[Any]) ->
     Returns:
         One number, 0 where all is finite, to be added up over passes; none where nobody watches.
     """
-    exchange = _WATCHED.get(model)
+    exchange = LOSSES.of(model)
     if exchange is None or is_recording():
         return []
     flag = _flag(~tf.reduce_all(tf.math.is_finite(loss)), _BAD_LOSS)
