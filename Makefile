@@ -10,7 +10,7 @@ MINUTES ?= 30
 CONTRACT := $(addprefix tests/training/test_contract,.py _programs.py _other_counts.py _workers.py)
 # What trains for long: whole jobs to which faults come, what is killed and goes on, examples and benchmarks as a user runs
 # them, and every number of replicas.
-LONG := tests/chaos tests/examples tests/benchmarks tests/trials/test_studying.py $(addprefix tests/sweeps/test_,sharing.py sweeping.py) \
+LONG := tests/chaos tests/examples tests/benchmarks tests/gpu tests/trials/test_studying.py $(addprefix tests/sweeps/test_,sharing.py sweeping.py) \
   $(addprefix tests/training/test_,contract_counts.py gone.py gone_early.py gone_in_loops.py interrupt.py) \
   $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
   tests/gradients/compression/test_training.py \
@@ -22,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-meeting bench-study study-demo docs pictures contract programs canary soak clean
+.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-gpu bench-meeting bench-study study-demo docs pictures contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -31,6 +31,8 @@ help:
 	@echo "make test-long  jobs to which faults come, what is killed and goes on, examples, benchmarks, 1 to 8 replicas"
 	@echo "make test-contract  every case of the contract on three replicas, every row on one, two and two workers"
 	@echo "make test-engines  installs Slurm, Open MPI, MPICH and Ray (as root), and trains on each: two nodes in namespaces"
+	@echo "make test-gpu  installs the GPU build; the contract on every visible GPU: NCCL, half precision, XLA, packs"
+	@echo "make bench-gpu  ResNet-50 and a GPT on every visible GPU, beside plain Keras and tf.distribute: a table and JSON"
 	@echo "make test-release  the wheel in empty environments with the oldest and the newest pair, and README's example there"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
@@ -75,6 +77,13 @@ test-engines: $(VENV)/.test
 	  slurmctld slurmd slurm-client munge iproute2 openmpi-bin mpich util-linux
 	timeout --foreground 900 $(PIP) install --quiet --editable ".[test,dev,ray]"
 	TFSCALE_TEST_ALL_ENGINES=1 timeout --foreground --kill-after 30 3600 $(BIN)/python -m pytest $(ENGINES)
+
+# Both skip by name where there is no GPU. One process at a time: several would share its memory.
+test-gpu: $(VENV)/.gpu
+	$(BIN)/python -m pytest tests/gpu
+
+bench-gpu: $(VENV)/.gpu
+	$(BIN)/python -m benchmarks.gpu
 
 test-release: dist
 	$(BIN)/python -m nox --session release
@@ -160,6 +169,10 @@ $(VENV)/.docs: setup.cfg pyproject.toml $(VENV)/.python
 
 $(VENV)/.test: setup.cfg pyproject.toml $(VENV)/.python
 	$(PIP) install --quiet --editable ".[test,dev]"
+	@touch $@
+
+$(VENV)/.gpu: setup.cfg pyproject.toml $(VENV)/.test
+	$(PIP) install --quiet --editable ".[test,dev,gpu]"
 	@touch $@
 
 # pip is renewed because the one that comes with Python 3.10 needs more than ten minutes to choose

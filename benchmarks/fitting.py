@@ -34,6 +34,11 @@ def make_block(contender: Contender, model_name: str) -> Block:
             steps_per_execution=contender.steps_per_call,
         )
     data = models.small_dataset(contender.global_batch) if is_small else models.dataset(contender.global_batch)
+    return fit_block(keras, model, data)
+
+
+def fit_block(keras: Any, model: Any, data: Any) -> Block:
+    """Makes a block of a compiled model and data without end."""
 
     class Clock(keras.callbacks.Callback):
         """Notes when each epoch ended."""

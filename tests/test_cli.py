@@ -90,7 +90,7 @@ def test_refusal_is_one_message(run, capsys):
     assert cli.main(VERIFY) == 2
     assert capsys.readouterr() == (
         "",
-        "ParityError: `replicas` must be few.\nReceived: replicas=9. Ask for fewer.\n",
+        "ParityError: `replicas` must be few.\nReceived: replicas=9. Ask for fewer. See docs/errors.md#parityerror.\n",
     )
 
 

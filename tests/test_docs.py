@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import pickle
 import re
 import shlex
 
@@ -13,6 +14,7 @@ from tests.test_public_names import MODULES
 from tests.training.contract_rows import ROWS, rows_in_float64, shown_cases
 from tests.training.together import Failure, run_together
 from tfscale import cli
+from tfscale.errors import PAGE
 
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 DOCUMENTS = (
@@ -104,6 +106,24 @@ def test_errors_has_every_class_and_only_messages_that_are_raised():
     raised = "\n".join(_texts_of(path) for path in library_files())
     assert len(messages) > 25
     assert [message for message in messages if message not in raised] == []
+
+
+@pytest.mark.parametrize("name", [name for name in tfscale.__all__ if name.endswith("Error")])
+def test_messages_end_with_their_place_in_the_documentation(name):
+    class Special(getattr(tfscale, name)):
+        pass
+
+    place = f"{PAGE}#{name.lower()}"
+    assert name.lower() in _anchors(ROOT / PAGE)
+    for kind in (getattr(tfscale, name), Special):
+        assert str(kind("A rule.\nReceived: 1. A way out.")) == f"A rule.\nReceived: 1. A way out. See {place}."
+        assert str(kind("Install it:\n  pip install it")) == f"Install it:\n  pip install it\nSee {place}."
+    # What another has said is told without its place; a message of any length ends with its own.
+    inner = tfscale.DataError("Rows must be there.")
+    assert str(Special(f"A rule ({inner}). A way out.")) == f"A rule (Rows must be there.). A way out. See {place}."
+    assert str(pickle.loads(pickle.dumps(getattr(tfscale, name)("A rule.")))) == f"A rule. See {place}."
+    assert len(str(Special("a" * 10_000))) == 2000
+    assert str(Special("a" * 10_000)).endswith(f"See {place}.")
 
 
 def test_each_picture_is_there_for_light_and_dark_pages():

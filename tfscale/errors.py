@@ -1,15 +1,21 @@
 """The errors tfscale raises.
 
-Every message has three parts: the rule that was broken, what was received, and the way out. An
-error about the value of an argument is also a `ValueError`; an error about what the script met in
-the world (the machine, the cluster, the installed versions) is also a `RuntimeError`.
+Every message has three parts: the rule that was broken, what was received, and the way out. It
+ends with the place in the documentation that its class has. An error about the value of an argument is also a
+`ValueError`; an error about what the script met in the world (the machine, the cluster, the installed versions) is
+also a `RuntimeError`.
 """
 
+import re
 from typing import Any
+
+PAGE = "docs/errors.md"
+"""Where the documentation has the errors, a heading for each class; a path, since the site has no fixed address."""
 
 _MOST_CHARACTERS = 2000
 # The rule and what was received are at the begin, the way out is at the end.
 _BEGIN = 1400
+_REFERENCE = re.compile(rf"\s?See {re.escape(PAGE)}#[a-z]+\.")
 
 
 class TfscaleError(Exception):
@@ -28,21 +34,29 @@ class TfscaleError(Exception):
     ag_pass_through = True
 
     def __init__(self, *args: Any):
-        super().__init__(*(in_short(each) if isinstance(each, str) else each for each in args))
+        # What another error said may be a part of this one's message, which has one reference, at its end.
+        super().__init__(*(_REFERENCE.sub("", each) if isinstance(each, str) else each for each in args))
+
+    def __str__(self) -> str:
+        documented = next(each for each in type(self).__mro__ if each.__module__ == __name__)
+        reference = f"See {PAGE}#{documented.__name__.lower()}."
+        message = in_short(super().__str__(), _MOST_CHARACTERS - len(reference) - 1)
+        # A command or a line of code at the end can be copied as it stands.
+        return f"{message}{' ' if message.endswith('.') else chr(10)}{reference}" if message else reference
 
 
-def in_short(message: str) -> str:
-    """Returns a message of 2,000 characters at most: of a longer one, the begin and the end.
+def in_short(message: str, most: int = _MOST_CHARACTERS) -> str:
+    """Returns a message of `most` characters at most: of a longer one, the begin and the end.
 
     Example:
         >>> from tfscale.errors import in_short
         >>> len(in_short("a" * 100_000))
         2000
     """
-    if len(message) <= _MOST_CHARACTERS:
+    if len(message) <= most:
         return message
     gap = f" ... [{len(message)} characters in all] ... "
-    return message[:_BEGIN] + gap + message[_BEGIN + len(gap) - _MOST_CHARACTERS :]
+    return message[:_BEGIN] + gap + message[_BEGIN + len(gap) - most :]
 
 
 class BatchError(TfscaleError, ValueError):

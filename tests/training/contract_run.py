@@ -96,7 +96,7 @@ def run_on_replicas(names: Sequence[str], num_replicas: int, directory: Path, re
         args = (left, num_replicas, str(directory), str(references))
         run_case("tests.training.contract_run:child", args=args, timeout_s=timeout_s)
 
-    return _run_all(names, start, directory)
+    return run_all(names, start, directory)
 
 
 def run_on_workers(
@@ -123,10 +123,10 @@ def run_on_workers(
         target = "tests.training.contract_run:child"
         run_workers(target, num_workers, args=args, timeout_s=timeout_s)
 
-    return [_run_all(names, start, each) for each in directories]
+    return [run_all(names, start, each) for each in directories]
 
 
-def _run_all(names: Sequence[str], start: Callable[[Sequence[str], float], None], directory: Path) -> dict[str, Result]:
+def run_all(names: Sequence[str], start: Callable[[Sequence[str], float], None], directory: Path) -> dict[str, Result]:
     """Results of all cases. One that ends its process costs the others a new one."""
     left = [name for name in names if not _path(directory, name).exists()]
     while left:
@@ -158,10 +158,14 @@ def child(
     strategy = tfscale.make_strategy(bytes_per_pack=bytes_per_pack)
     cluster = tfscale.resolve_cluster()
     results = Path(directory, str(cluster.rank) if cluster.num_workers > 1 else "")
-    cases = load_cases()
+    run_in_order(names, load_cases(), strategy, results, Path(references))
+
+
+def run_in_order(names: Sequence[str], cases: Any, strategy: Any, results: Path, references: Path) -> None:
+    """Runs cases in this process, up to the first error, with which it ends the process."""
     for name in names:
         start_s = time.monotonic()
-        result = run_one(name, cases[name], strategy, Path(references))
+        result = run_one(name, cases[name], strategy, references)
         print(f"{time.monotonic() - start_s:5.1f} s  {name}: {result.differences}", flush=True)
         _write(results, name, result)
         if result.error:

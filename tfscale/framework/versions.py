@@ -60,6 +60,7 @@ def check_versions(
         tfscale.errors.VersionError: tfscale needs Keras 3.12 or newer, below 4, on TensorFlow 2.20 or newer, below 3.
         Received: Keras 3.2.0, TensorFlow 2.21.0. Install others:
         pip install "keras>=3.12,<4" "tensorflow>=2.20,<3"
+        See docs/errors.md#versionerror.
     """
     if backend != "tensorflow":
         raise VersionError(

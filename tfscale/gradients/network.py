@@ -47,7 +47,7 @@ class Network:
         Traceback (most recent call last):
         ...
         tfscale.errors.CommunicationError: `bytes_per_pack` must be a number of bytes, or 0 for one pack.
-        Received: bytes_per_pack=-1. Leave it out to have it chosen.
+        Received: bytes_per_pack=-1. Leave it out to have it chosen. See docs/errors.md#communicationerror.
     """
 
     communication: str = field(

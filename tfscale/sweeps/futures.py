@@ -130,7 +130,7 @@ def sweep(
         ...     pass
         Traceback (most recent call last):
         tfscale.errors.StudyError: `trials` must be a positive integer.
-        Received: trials=0.
+        Received: trials=0. See docs/errors.md#studyerror.
     """
     target = find_target(objective, "objective")
     plan = Plan(

@@ -60,7 +60,7 @@ def simulate_replicas(num_replicas: int) -> None:
         Traceback (most recent call last):
         ...
         tfscale.errors.DeviceError: `num_replicas` must be a positive integer.
-        Received: num_replicas=0.
+        Received: num_replicas=0. See docs/errors.md#deviceerror.
     """
     if isinstance(num_replicas, bool) or not isinstance(num_replicas, int) or num_replicas < 1:
         raise DeviceError(f"`num_replicas` must be a positive integer.\nReceived: num_replicas={num_replicas!r}.")

@@ -73,7 +73,7 @@ class Job:
         try:
             meeting.look(0.0)
         except ClusterError as error:
-            self.errors[rank] = str(error)
+            self.errors[rank] = error.args[0]
         self.most_open = max(self.most_open, 1 + len(meeting.selector.get_map()))
         self._due_s[rank] = self.now_s + meeting.pause_s()
         if meeting.is_over or rank in self.errors:

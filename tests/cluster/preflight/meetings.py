@@ -34,7 +34,7 @@ class Worker:
         try:
             meet(ClusterSpec(tuple(addresses), rank), facts, **how)
         except ClusterError as error:
-            self.error = str(error)
+            self.error = error.args[0]
         self.took_s = time.monotonic() - self.start_s
 
 

@@ -102,7 +102,8 @@ def check_fp16(device_types: Sequence[str], compute_capabilities: Sequence[tuple
         Traceback (most recent call last):
         ...
         tfscale.errors.CommunicationError: `compression` "fp16" needs devices that compute in float16.
-        Received: a GPU of compute capability 5.2; it takes 5.3. Use "bf16" or "none".
+        Received: a GPU of compute capability 5.2; it takes 5.3. Use "bf16" or "none". \
+See docs/errors.md#communicationerror.
     """
     if "GPU" not in device_types:
         return

@@ -1,0 +1,139 @@
+"""Trains ResNet-50 and a GPT of 100 million parameters on every visible GPU, beside plain Keras and tf.distribute.
+
+Prints one table and writes JSON. Without a GPU it says so, and measures nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.plan import CONTENDERS, MODELS, POLICIES, Row, find_peak, render
+from benchmarks.processes import ContenderError, Worker, plain_environment
+from tfscale.doctor.gpus import QUERY, parse_gpus
+from tfscale.launch.gpus import VISIBLE, find_gpus, run_nvidia_smi
+
+RESULTS = Path(__file__).resolve().parent.parent / "results" / "gpu.json"
+_EPOCHS = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status."""
+    options = _parse(arguments)
+    gpus = () if options.devices == "cpu" else find_gpus(os.environ, run_nvidia_smi)
+    if options.devices == "gpu" and not gpus:
+        print(f"benchmarks.gpu is left out: no GPU. nvidia-smi lists none, or {VISIBLE} hides them.")
+        return 0
+    facts: dict[str, Any] = {
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
+        **device_facts(_listing() if gpus else "", len(gpus) or options.cpus),
+        "policy": options.policy or POLICIES[options.size],
+        "size": options.size,
+        "versions": {},
+    }
+    rows: list[Row] = []
+    for model in [options.model] if options.model else MODELS:
+        found, versions = measure(model, facts["policy"], bool(gpus), options)
+        rows += found
+        facts["versions"] |= versions
+    peak = find_peak(facts["device"], facts["policy"])
+    record = {
+        **facts,
+        "rows": [
+            {**dataclasses.asdict(row), "items_per_s": row.items_per_s, "mfu": row.utilisation(peak)} for row in rows
+        ],
+    }
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(record, indent=1) + "\n")
+    print(render(rows, facts))
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("--devices", choices=("gpu", "cpu"), default="gpu", help="cpu: logical CPUs, to try it out")
+    parser.add_argument("--cpus", type=int, default=2, help="how many logical CPUs")
+    parser.add_argument("--size", choices=tuple(POLICIES), default="full")
+    parser.add_argument("--policy", choices=("float32", "mixed_float16", "mixed_bfloat16"), help="precision")
+    parser.add_argument("--model", choices=MODELS, help="one model")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each contender")
+    parser.add_argument("--steps", type=int, default=20, help="steps of a turn")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for each answer of a contender")
+    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    return parser.parse_args(arguments)
+
+
+def device_facts(listing: str, count: int) -> dict[str, Any]:
+    """Returns what a reader must know of the devices; without a listing they are CPUs.
+
+    Args:
+        listing: What `nvidia-smi` prints for `QUERY`.
+        count: How many devices take part.
+    """
+    gpus = parse_gpus(listing)
+    names = sorted({gpu.name for gpu in gpus}) or ["CPU"]
+    return {"device": " and ".join(names), "driver": gpus[0].driver if gpus else "none", "num_devices": count}
+
+
+def _listing() -> str:
+    return subprocess.run(QUERY, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def measure(model: str, policy: str, on_gpus: bool, options: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:
+    """Measures one model: a process for each contender, which take turns, every other round in reverse order."""
+    environment = plain_environment()
+    if on_gpus:
+        # All contenders are there at a time: none may take the whole memory of a GPU.
+        environment |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        environment.pop(VISIBLE)
+        environment |= {name: os.environ[name] for name in (VISIBLE,) if name in os.environ}
+    said: dict[str, dict[str, Any]] = {}
+    blocks: dict[str, list[dict[str, Any]]] = {contender: [] for contender in CONTENDERS}
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as processes:
+        workers = {}
+        for index, contender in enumerate(CONTENDERS):
+            worker = Worker(Path(sys.executable), "benchmarks.gpu.child", environment, Path(directory, f"{index}.log"))
+            processes.callback(worker.kill)
+            workers[contender] = worker
+            request = {"contender": contender, "model": model, "size": options.size, "policy": policy}
+            said[contender] = _ask(worker, {**request, "num_cpus": 0 if on_gpus else options.cpus}, options.timeout)
+        for index in range(options.rounds):
+            for contender in CONTENDERS if index % 2 == 0 else reversed(CONTENDERS):
+                request = {"steps_per_epoch": options.steps, "epochs": _EPOCHS}
+                blocks[contender].append(_ask(workers[contender], request, options.timeout))
+    versions = said[CONTENDERS[0]]["versions"]
+    rows = [
+        Row(
+            model=model,
+            contender=contender,
+            **{name: value for name, value in said[contender].items() if name != "versions"},
+            step_s=tuple(block["seconds"] / options.steps / _EPOCHS for block in blocks[contender]),
+            peak_bytes=blocks[contender][-1]["peak_bytes"],
+            loss=blocks[contender][-1]["loss"],
+        )
+        for contender in CONTENDERS
+    ]
+    return rows, versions
+
+
+def _ask(worker: Worker, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    worker.tell(request)
+    try:
+        return worker.answer(time.monotonic() + timeout_s)
+    except ContenderError as error:
+        raise ContenderError(f"{error}\n{worker.log()}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The contract on GPUs: `make test-gpu`. Without a GPU these are skipped; what they run is tried on logical CPUs."""
+
+import os
+
+import numpy as np
+import pytest
+
+from tests.gpu.cases_gpu import CASES
+from tests.processes import run_case
+from tests.training import contract_run
+from tests.training.contract_rows import shown_cases
+from tfscale.launch.gpus import VISIBLE, find_gpus, run_nvidia_smi
+
+GPUS = find_gpus(os.environ, run_nvidia_smi)
+# Parts of a machine's single GPU; with more GPUs each is one replica.
+NUM_LOGICAL = 2
+ON_GPUS = {VISIBLE: ",".join(GPUS), "TF_FORCE_GPU_ALLOW_GROWTH": "false" if len(GPUS) == 1 else "true"}
+NAMES = (
+    *shown_cases(),
+    *("mixed_bfloat16", "mixed_float16, jit_compile", "jit_compile, batch norm"),
+    *("bf16, last batch uneven", "fp16, last batch uneven"),
+    *CASES,
+)
+ONE_PACK, SMALL_PACKS = 0, 64
+_TIMEOUT_S = 600.0
+
+needs_gpu = pytest.mark.skipif(not GPUS, reason="no GPU: nvidia-smi lists none, or CUDA_VISIBLE_DEVICES hides them")
+
+
+def on(where, function, *args):
+    return run_case(f"tests.gpu.cases_gpu:{function}", args=args, env=where, timeout_s=_TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Of the contract's cases on GPUs."""
+    directory, references = (tmp_path_factory.mktemp(name) for name in ("gpu", "gpu_references"))
+
+    def start(left, timeout_s):
+        args = (left, NUM_LOGICAL, str(directory), str(references))
+        run_case("tests.gpu.cases_gpu:run_contract", args=args, env=ON_GPUS, timeout_s=timeout_s + _TIMEOUT_S)
+
+    return contract_run.run_all(NAMES, start, directory)
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", NAMES)
+def test_equals_one_gpu(results, name):
+    contract_run.check({**contract_run.load_cases(), **CASES}[name], results[name])
+
+
+@needs_gpu
+def test_gpus_are_joined_by_nccl_and_parts_of_one_are_not():
+    found = on(ON_GPUS, "communication", NUM_LOGICAL)
+    count = len(found["devices"])
+    assert all(name.startswith("GPU:") for name in found["devices"])
+    assert found["sums"] == [[float(count)] * 3] * count
+    if len(GPUS) > 1:
+        assert (found["implementation"], found["nccl"], count) == ("nccl", "taken", len(GPUS))
+    else:
+        assert found["implementation"] == "ring"
+        assert "which NCCL refuses" in found["reason"]
+        assert "which NCCL refuses" in found["nccl"]
+
+
+@needs_gpu
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_packs_and_xla_change_rounding_alone(jit_compile):
+    one = on(ON_GPUS, "weights_after", NUM_LOGICAL, ONE_PACK, False, False)
+    packs = on(ON_GPUS, "weights_after", NUM_LOGICAL, SMALL_PACKS, False, jit_compile)
+    for first, second in zip(one, packs, strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6)
+
+
+@needs_gpu
+def test_one_trace_for_all_replicas_changes_rounding_alone():
+    each = on(ON_GPUS, "weights_after", NUM_LOGICAL, ONE_PACK, False, False)
+    once = on({**ON_GPUS, "TFSCALE_TRACE": "once"}, "weights_after", NUM_LOGICAL, ONE_PACK, False, False)
+    for first, second in zip(each, once, strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6)
+
+
+@needs_gpu
+def test_deterministic_ops_give_the_same_bits():
+    first, second = (on(ON_GPUS, "weights_after", NUM_LOGICAL, ONE_PACK, True, False) for _ in range(2))
+    assert all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
+
+
+def test_cases_exist():
+    assert set(NAMES) <= {*contract_run.load_cases(), *CASES}
+
+
+def test_what_runs_on_gpus_runs_on_logical_cpus(tmp_path):
+    found = on({}, "communication", 2)
+    assert found["devices"] == ["CPU:0", "CPU:1"]
+    assert (found["implementation"], found["sums"]) == ("ring", [[2.0] * 3] * 2)
+    assert "no GPU among the replicas" in found["nccl"]
+    one, packs = (on({}, "weights_after", 2, *each) for each in ((ONE_PACK, True, False), (SMALL_PACKS, False, True)))
+    for first, second in zip(one, packs, strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6)
+    (tmp_path / "references").mkdir()
+    names = ("even batches", *CASES)
+    on({}, "run_contract", names, 3, str(tmp_path), str(tmp_path / "references"))
+    cases = {**contract_run.load_cases(), **CASES}
+    for name, result in contract_run.run_all(names, None, tmp_path).items():
+        contract_run.check(cases[name], result)
