@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -70,9 +71,14 @@ def test_what_a_step_fills_lasts_beyond_what_it_carries():
 
 
 def test_prints_what_is_carried():
-    assert repr(step_context()) == "StepContext()"
-    with ROWS.carrying(3), FLAG.raised(), MET.carrying(["a", "b"]):
-        assert repr(step_context()) == "StepContext(rows=3, flag=True, met=2)"
+    def printed():
+        before = repr(step_context())
+        with ROWS.carrying(3), FLAG.raised(), MET.carrying(["a", "b"]):
+            return before, repr(step_context())
+
+    # A thread of its own: what other tests have begun in this one lasts as long as it.
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(printed).result() == ("StepContext()", "StepContext(rows=3, flag=True, met=2)")
 
 
 def test_is_frozen():
