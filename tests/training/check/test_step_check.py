@@ -96,7 +96,7 @@ def test_what_was_counted_before_does_not_matter():
 def test_a_branch_that_is_taken_later_is_found_at_the_next_look(outlier, steps_per_execution, updates):
     message, made = run_case(f"{CASES}:later", args=(outlier, steps_per_execution))
     assert "sum_gradients" in message
-    assert message.endswith("is not that of one replica.")
+    assert message.endswith("is not that of one replica. See docs/errors.md#parityerror.")
     assert made == updates
 
 
