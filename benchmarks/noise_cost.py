@@ -50,18 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             found = json.loads(done.stdout.splitlines()[-1])
             shown = [
-                f"{_middle(found[name]):.3f} [{min(found[name]):.3f} .. {max(found[name]):.3f}]" for name in _CLOCKS
+                f"{statistics.median(found[name]):.3f} [{min(found[name]):.3f} .. {max(found[name]):.3f}]"
+                for name in _CLOCKS
             ]
             print(f"{model:8} {replicas:<9} {found['every']:<19} {shown[0]:21} {shown[1]}", flush=True)
-            is_missed = is_missed or _middle(found["time"]) > MOST
+            is_missed = is_missed or statistics.median(found["time"]) > MOST
     return int(is_missed)
 
 
 _CLOCKS = {"time": time.perf_counter, "processor": time.process_time}
-
-
-def _middle(ratios: Sequence[float]) -> float:
-    return statistics.median(ratios)
 
 
 def measure(model: str, replicas: int, rounds: int, steps: int) -> dict[str, object]:

@@ -6,13 +6,14 @@ import dataclasses
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import PER_REPLICA_BATCH
 from benchmarks.heat import Row
 from benchmarks.processes import Measurement
+from tfscale.scaling.knob import format_table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "results.jsonl"
 
@@ -22,11 +23,14 @@ _HEADER = (
 )
 
 
+def ruled(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table of aligned columns, with a line below its head."""
+    text = format_table(head, rows).splitlines()
+    return "\n".join([text[0], "-" * max(map(len, text)), *text[1:]])
+
+
 def render(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """The table, with what it takes to read it."""
-    lines = [_HEADER, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     return "\n".join(
         [
@@ -36,9 +40,7 @@ def render(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
             "examples/s ratio: median [least .. greatest] of the ratios within a round.",
             "CPU: processor time per example; memory: peak resident size; ratios, less is better.",
             "",
-            text[0],
-            "-" * max(map(len, text)),
-            *text[1:],
+            ruled(_HEADER, map(_cells, rows)),
         ]
     )
 

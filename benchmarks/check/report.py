@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from benchmarks.check.plan import BATCH, MODELS, WITH, WITHOUT, FirstStep
 from benchmarks.contenders import OPTIMIZER
+from benchmarks.table import ruled
 
 _HEADER = ("model", "N", "A, s", "B, s", "B / A", "check, s", "A, CPU s", "B, CPU s", "B / A, CPU", "rounds")
 
@@ -53,10 +54,7 @@ class Row:
 
 def render(rows: Sequence[Row]) -> str:
     """The table."""
-    lines = [_HEADER, *(row.cells() for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([text[0], "-" * max(map(len, text)), *text[1:]])
+    return ruled(_HEADER, (row.cells() for row in rows))
 
 
 def legend() -> str:

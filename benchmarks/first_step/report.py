@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.contenders import OPTIMIZER
 from benchmarks.first_step.plan import EACH, KERAS, MODELS, ONCE, PER_REPLICA_BATCH, STEPS, WAYS, Growth
+from benchmarks.table import ruled
 
 _HEADER = (
     *("model", "N", "way", "first, s", "first, CPU s", "of its N = 1", "of Keras", "step, ms", "evaluate", "predict"),
@@ -34,12 +35,7 @@ class Table:
 
     def render(self) -> str:
         """The table."""
-        lines = [_HEADER, *(self._cells(cell) for cell in self.found)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
-        text = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-        ]
-        return "\n".join([text[0], "-" * max(map(len, text)), *text[1:]])
+        return ruled(_HEADER, map(self._cells, self.found))
 
     def _cells(self, cell: Cell) -> tuple[str, ...]:
         model, n, way = cell

@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.table import ruled
+
 MODELS = ("resnet50", "gpt")
 POLICIES = {"full": "mixed_bfloat16", "tiny": "float32"}
 """By size. GPUs older than Ampere take `--policy mixed_float16`."""
@@ -133,9 +135,7 @@ def render(rows: Sequence[Row], facts: dict[str, Any]) -> str:
     """The table, with what it takes to read it."""
     peak = find_peak(facts["device"], facts["policy"])
     ours = {row.model: row.items_per_s for row in rows if row.contender == CONTENDERS[0]}
-    lines = [_HEADER, *(_cells(row, ours.get(row.model), peak) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    cells = (_cells(row, ours.get(row.model), peak) for row in rows)
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     known = f"{peak / 1e12:g} TFLOP/s" if peak else f"not known for {facts['device']} in {facts['policy']}: no MFU"
     return "\n".join(
@@ -145,9 +145,7 @@ def render(rows: Sequence[Row], facts: dict[str, Any]) -> str:
             "step ms: median [least .. greatest] of the rounds, in which the contenders take turns.",
             _LEFT_OUT,
             "",
-            text[0],
-            "-" * max(map(len, text)),
-            *text[1:],
+            ruled(_HEADER, cells),
         ]
     )
 

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from benchmarks.links.options import ALONE, BYTES_PER_S, OPTIONS, RATES, REFERENCE
+from benchmarks.table import ruled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,10 +104,7 @@ _HEADER = (
 
 def render(rows: Sequence[Row]) -> str:
     """The table."""
-    lines = [_HEADER, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([text[0], "-" * max(map(len, text)), *text[1:]])
+    return ruled(_HEADER, map(_cells, rows))
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfscale.errors import StudyError
+from tfscale.scaling.knob import format_table
 from tfscale.study import Study, TrialResult, fit
 
 # How much larger momentum's critical batch is to be, and how far the workloads are to lie apart.
@@ -149,10 +150,7 @@ def render(
         beyond = "" if told is None else f"{told[1]:.2f} at {told[0]}"
         numbers = (f"{study.b_crit:.0f}", between, f"{study.s_min:.0f}", f"{study.e_min:.0f}", f"{study.rms:.2f}")
         lines.append((name, str(trials[name]), *numbers, regimes, band, holds, beyond))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    return format_table(lines[0], lines[1:])
 
 
 def is_within(value: float, band: tuple[float, float | None]) -> bool:

@@ -44,7 +44,7 @@ from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.xla import would_compile
 from tfscale.training.call.building import RowsRehearsal, build_for
 from tfscale.training.call.call_data import suit_batch, use_views
-from tfscale.training.call.call_errors import naming_errors
+from tfscale.training.call.call_errors import freeing_when_python_ends, naming_errors
 from tfscale.training.call.frozen import forget_functions, note_trained
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
 from tfscale.training.call.on_batches import guard_calls_on_batches
@@ -383,7 +383,7 @@ class ModelMethods:
         use_views(given)
         suit_batch(name, given, self._global_batch, self._strategy)
         order_alike(name, given, self._strategy, self._model)
-        with naming_errors(self._model, self._strategy, name, self._global_batch):
+        with freeing_when_python_ends(), naming_errors(self._model, self._strategy, name, self._global_batch):
             return method(*given.args, **given.kwargs)
 
     def _suit_data(self, name: str, given: CallArguments) -> None:

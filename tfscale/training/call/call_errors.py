@@ -26,17 +26,14 @@ _UNKNOWN = "This optimizer can only be called for the variables it was originall
 
 
 @contextlib.contextmanager
-def naming_errors(
-    model: keras.Model, strategy: tf.distribute.Strategy, name: str, global_batch: int | None
-) -> Iterator[None]:
-    """As `_named`; what the call has held is free before Python ends, whatever holds the error till then.
+def freeing_when_python_ends() -> Iterator[None]:
+    """Has what a call held that failed freed before Python ends, whatever holds its error till then.
 
     Why: TensorFlow may wait for ever where an iterator of data from Python is freed after Python's end.
     Breaks first: tests/training/call/test_call_errors.py.
     """
     try:
-        with _named(model, strategy, name, global_batch):
-            yield
+        yield
     except BaseException:
         atexit.unregister(_free)
         atexit.register(_free)
@@ -52,7 +49,9 @@ def _free() -> None:
 
 
 @contextlib.contextmanager
-def _named(model: keras.Model, strategy: tf.distribute.Strategy, name: str, global_batch: int | None) -> Iterator[None]:
+def naming_errors(
+    model: keras.Model, strategy: tf.distribute.Strategy, name: str, global_batch: int | None
+) -> Iterator[None]:
     """Raises an error of ours for those of TensorFlow's that the user can do something about.
 
     Args:

@@ -13,7 +13,7 @@ from tfscale.cluster.place import ON_BATCH
 from tfscale.replicas.failures import failing_together
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.uncaught import begin_loop
-from tfscale.training.call.call_errors import naming_errors
+from tfscale.training.call.call_errors import freeing_when_python_ends, naming_errors
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
 
 
@@ -38,6 +38,7 @@ def _guarded(model: keras.Model, strategy: tf.distribute.Strategy, name: str) ->
             one_at_a_time(strategy, name),
             noting_half_made(),
             failing_together(strategy, name),
+            freeing_when_python_ends(),
             naming_errors(model, strategy, name, None),
         ):
             begin_loop(strategy)
