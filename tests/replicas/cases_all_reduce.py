@@ -79,10 +79,10 @@ def riders(num_replicas: int, dtype: str, many: int) -> dict[str, Any]:
     return {"results": results, "collectives": count}
 
 
-def lanes(num_replicas: int, in_flight: int) -> dict[str, Any]:
+def packs(num_replicas: int) -> dict[str, Any]:
     """Sums of seven packs and the gradient of their squares, and how many orders the collectives of a replica have."""
     strategy = _strategy(num_replicas)
-    set_communication_options(strategy, None, Packing(bytes_per_pack=8, in_flight=in_flight))
+    set_communication_options(strategy, None, Packing(bytes_per_pack=8))
 
     def replica() -> Any:
         own = tf.constant(float(replica_id() + 1))

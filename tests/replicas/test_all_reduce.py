@@ -24,7 +24,6 @@ MEANS = [
     ((0, 0), np.nan),
 ]
 GATHERED_ROWS = (1, 2, 5)
-IN_FLIGHT = (1, 2, 3)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def results():
     for rows in GATHERED_ROWS:
         by_replicas[3].append((f"{CASES}:gathered", (3, rows)))
     # Last: it changes how the strategy of its process sends.
-    by_replicas[2] += [(f"{CASES}:lanes", (2, in_flight)) for in_flight in IN_FLIGHT]
+    by_replicas[2].append((f"{CASES}:packs", (2,)))
     by_replicas[3].append((f"{CASES}:shares", ((3, 0, 5),)))
     found = {}
     for calls in by_replicas.values():
@@ -72,14 +71,13 @@ def test_sparse_dense_and_missing_gradients(results):
         assert dense == 3.0
 
 
-@pytest.mark.parametrize("in_flight", IN_FLIGHT)
-def test_lanes(results, in_flight):
-    found = result_of(results, "lanes", 2, in_flight)
+def test_packs(results):
+    found = result_of(results, "packs", 2)
     # Replicas 1 and 2 add i and 2 i.
     np.testing.assert_array_equal(found["sums"], [[3 * i] * 2 for i in range(7)])
     # The total of replica r is 2 sum (s_i)^2 with s_i = i (r_1 + r_2); both totals have a slope in r_1.
     assert found["gradient"] == pytest.approx(2 * sum(2 * 2 * 3 * i * i for i in range(7)))
-    assert found["orders"] == in_flight
+    assert found["orders"] == 1
 
 
 @pytest.mark.parametrize(("counts", "expected"), MEANS)

@@ -4,39 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import tensorflow as tf
 from tensorflow.python.eager import context
-
-from tfscale.framework.hooks import read
-
-
-def all_reduce_lanes(strategy: tf.distribute.Strategy, num_lanes: int) -> list[Callable[[list[Any], Any], list[Any]]]:
-    """Returns functions `(tensors, options) -> sums` for a replica's graph; those of one do not wait for the others'.
-
-    Why: `all_reduce` of a replica's context gives every collective the replica's one ordering token, so that they run
-    strictly one after the other. A second object of the class that TensorFlow uses there has tokens of its own, and
-    shares the keys by which the replicas find each other. For rings only: NCCL wants one order.
-    Breaks first: tests/replicas/test_all_reduce.py::test_lanes.
-    """
-    first = read(strategy.extended, "_cross_device_ops")
-    others = [
-        type(first)(first._devices, first._group_size, first._options, first._collective_keys)
-        for _ in range(num_lanes - 1)
-    ]
-
-    def lane(operations: Any) -> Callable[[list[Any], Any], list[Any]]:
-        def all_reduce(tensors: list[Any], options: Any) -> list[Any]:
-            replica = tf.distribute.get_replica_context()._replica_id
-            options = options or tf.distribute.experimental.CommunicationOptions()
-            summed: list[Any] = operations._all_reduce(tf.distribute.ReduceOp.SUM, tensors, replica, options)
-            return summed
-
-        return all_reduce
-
-    return [lane(operations) for operations in (first, *others)]
 
 
 def has_tensorflow_started() -> bool:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfscale.framework.collectives import all_reduce_lanes
 from tfscale.framework.one_trace import NotAlikeError, one_trace
 from tfscale.replicas.own_functions import is_in_function_of_step, refuse_to_send_from_function
 from tfscale.replicas.owners import Fact, ReplicaGroup
@@ -31,7 +30,6 @@ class _Settings(NamedTuple):
 
     options: Any = None
     packing: Packing = Packing(bytes_per_pack=0)
-    lanes: Sequence[Callable[[list[Any], Any], list[Any]]] = ()
 
 
 COMMUNICATION = Fact[_Settings](ReplicaGroup, "communication", lambda settings: settings.packing)
@@ -43,10 +41,9 @@ def set_communication_options(strategy: tf.distribute.Strategy, options: Any, pa
     Args:
         strategy: Of several replicas, or of one, which sends nothing.
         options: `tf.distribute.experimental.CommunicationOptions`, or None.
-        packing: What travels together, and how many packs at a time.
+        packing: What travels together.
     """
-    lanes = all_reduce_lanes(strategy, packing.in_flight) if packing.in_flight > 1 else ()
-    COMMUNICATION.set(strategy, _Settings(options, packing, lanes))
+    COMMUNICATION.set(strategy, _Settings(options, packing))
 
 
 _READY = Flag("all_are_ready")
@@ -135,31 +132,13 @@ def _refuse_to_send_here() -> None:
 
 
 def _sum_in_packs(tensors: Sequence[Any], bytes_per_pack: int, settings: _Settings) -> list[Any]:
-    """Sums tensors of one dtype. TensorFlow starts the collectives of a lane one by one, as they are traced."""
+    """Sums tensors of one dtype. TensorFlow starts the collectives of a replica one by one, as they are traced."""
     context = tf.distribute.get_replica_context()
-    packs = divide_into_packs([size_bytes(tensor) for tensor in tensors], bytes_per_pack)
-    # Eager replicas run one after the other, and send in the old way.
-    lanes = settings.lanes if len(packs) > 1 and not tf.executing_eagerly() else ()
     sums: list[Any] = []
-    for index, positions in enumerate(packs):
+    for positions in divide_into_packs([size_bytes(tensor) for tensor in tensors], bytes_per_pack):
         pack = [tensors[position] for position in positions]
-        if lanes:
-            sums += _sum_in_lane(lanes[index % len(lanes)], pack, settings.options)
-        else:
-            sums += context.all_reduce(tf.distribute.ReduceOp.SUM, pack, settings.options)
+        sums += context.all_reduce(tf.distribute.ReduceOp.SUM, pack, settings.options)
     return sums
-
-
-def _sum_in_lane(lane: Callable[[list[Any], Any], list[Any]], pack: list[Any], options: Any) -> list[Any]:
-    if any(isinstance(tensor, tf.IndexedSlices) for tensor in pack):
-        return lane(pack, options)
-
-    @tf.custom_gradient
-    def summed(*tensors: Any) -> tuple[list[Any], Callable[..., list[Any]]]:
-        # As TensorFlow's own: the gradient of a sum over replicas is the sum of their gradients.
-        return lane(list(tensors), options), lambda *gradients: sum_as_they_are(gradients)
-
-    return list(summed(*pack))
 
 
 def _by_dtype(tensors: Sequence[Any]) -> dict[tf.DType, list[int]]:

@@ -2,8 +2,8 @@
 
 An all-reduce of n bytes takes about `latency + n / rate`. A pack should be so large that the latency is a small part of
 its time, and no larger, so that the first ones travel while the backward pass still works. Only what the processor
-waits for can be hidden so, which between two processes of one machine is next to nothing. Where one collective does
-not fill the link, several at a time may: that is tried. All workers go by the slowest, and so decide alike.
+waits for can be hidden so, which between two processes of one machine is next to nothing. All workers go by the
+slowest, and so decide alike.
 """
 
 from __future__ import annotations
@@ -35,9 +35,6 @@ _LEAST_IDLE = 0.05
 # A pack takes this many times the latency.
 _TIMES_LATENCY = 8
 _LEAST_BYTES, _MOST_BYTES = 2**18, {"CPU": 2**23, "GPU": 2**25}
-_PACKS_AT_A_TIME = (1, 2, 4)
-# More packs at a time must be worth it: beside computation they take more processor time, which is not measured here.
-_WORTH = 0.25
 
 
 class Link(NamedTuple):
@@ -80,23 +77,6 @@ def least_pack_bytes(link: Link, device_type: str) -> int:
     return int(min(max(2 ** round(math.log2(wanted)), _LEAST_BYTES), _MOST_BYTES[device_type]))
 
 
-def choose_in_flight(seconds: Mapping[int, float]) -> int:
-    """How many packs travel at a time: the fewest that take little more than the best.
-
-    Args:
-        seconds: What the same packs took, by how many were under way at a time.
-
-    Example:
-        >>> from tfscale.replicas.link import choose_in_flight
-        >>> choose_in_flight({1: 14.0, 2: 11.0, 4: 10.4})
-        2
-        >>> choose_in_flight({1: 13.0})
-        1
-    """
-    best = min(seconds.values())
-    return min(count for count, each in seconds.items() if each <= (1 + _WORTH) * best)
-
-
 class Plan(NamedTuple):
     """What was found, and what is made of it."""
 
@@ -118,7 +98,7 @@ def measure_link(
     Args:
         strategy: Of several replicas.
         implementations: `CommunicationOptions` by name, the first of which is used where time does not suffice.
-        packing: As the user wants it; what is None or 1 there is chosen.
+        packing: As the user wants it; what is None there is chosen.
         device_type: `"CPU"` or `"GPU"`.
         budget_s: Seconds after which nothing more is tried.
     """
@@ -131,8 +111,6 @@ def measure_link(
     link, options = links[implementation], implementations[implementation]
     if packing.bytes_per_pack is None:
         packing = packing._replace(least_bytes=least_pack_bytes(link, device_type))
-    if implementation != "nccl":
-        packing = packing._replace(in_flight=_measure_in_flight(strategy, link, options, packing, watch))
     set_communication_options(strategy, options, packing)
     found = Plan(link, implementation, packing)
     LINK.set(strategy, describe(found, strategy.num_replicas_in_sync))
@@ -153,14 +131,14 @@ def describe(found: Plan, num_replicas: int) -> str:
 
     Example:
         >>> from tfscale.replicas.link import Link, Plan, describe
-        >>> describe(Plan(Link(0.0005, 1e8), "ring", Packing(None, 2**19, 2)), num_replicas=2)
-        'Link: latency 0.50 ms, 100 MB/s (ring). Gradients travel in packs of at least 0.524 MB, 2 at a time.'
+        >>> describe(Plan(Link(0.0005, 1e8), "ring", Packing(None, 2**19)), num_replicas=2)
+        'Link: latency 0.50 ms, 100 MB/s (ring). Gradients travel in packs of at least 0.524 MB.'
     """
     packing = found.packing
     size = "at least" if packing.bytes_per_pack is None else "about"
     return (
         f"Link: {found.link.describe(num_replicas)} ({found.implementation}). "
-        f"Gradients travel in packs of {size} {packing.usual_bytes / 1e6:.3g} MB, {packing.in_flight} at a time."
+        f"Gradients travel in packs of {size} {packing.usual_bytes / 1e6:.3g} MB."
     )
 
 
@@ -176,22 +154,6 @@ def _measure_one(strategy: tf.distribute.Strategy, options: Any, watch: _Stopwat
     latency_s = watch.time(one_number).seconds
     # A clock with large ticks may show no more for the large tensor than for one number: at least half is its own.
     return Link(latency_s, size / max(taken_s - latency_s, taken_s / 2), idle)
-
-
-def _measure_in_flight(
-    strategy: tf.distribute.Strategy, link: Link, options: Any, packing: Packing, watch: _Stopwatch
-) -> int:
-    """Tries as many packs as are under way at most, in all ways that there is time for; one by one without time."""
-    size = packing.usual_bytes
-    num_packs = max(_PACKS_AT_A_TIME)
-    seconds: dict[int, float] = {}
-    expected_s = num_packs * (link.latency_s + size / link.bytes_per_s)
-    for count in _PACKS_AT_A_TIME:
-        if not watch.has_time(_SAMPLES * expected_s):
-            break
-        set_communication_options(strategy, options, Packing(bytes_per_pack=size, in_flight=count))
-        seconds[count] = watch.time(_exchange(strategy, num_packs, size)).seconds
-    return choose_in_flight(seconds) if seconds else 1
 
 
 def _exchange(strategy: tf.distribute.Strategy, num_packs: int, num_bytes: int) -> Callable[[tf.Tensor], Any]:

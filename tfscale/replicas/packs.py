@@ -24,7 +24,7 @@ _LIGHT = frozenset(("AddV2", "Cast", "Identity", "Mul", "MulNoNan", "RealDiv", "
 
 
 class Packing(NamedTuple):
-    """What travels together, and how many packs at a time.
+    """What travels together.
 
     Example:
         >>> from tfscale.replicas.packs import Packing
@@ -32,16 +32,14 @@ class Packing(NamedTuple):
         [1, 1, 4, 8, 8]
         >>> Packing(bytes_per_pack=100).pack_size(2**20)
         100
-        >>> [Packing(in_flight=count).pack_size(2**23, are_ready=True) // 2**20 for count in (1, 2)]
-        [8, 4]
+        >>> [Packing().pack_size(mib * 2**20, are_ready=True) // 2**20 for mib in (1, 8, 64)]
+        [1, 8, 8]
     """
 
     bytes_per_pack: int | None = None
     """About how many bytes travel together; 0 for all, None to go by what there is to send."""
     least_bytes: int = 2**20
     """Where it goes by that: less is not worth the latency of one more collective."""
-    in_flight: int = 1
-    """Packs that are under way at a time."""
 
     @property
     def usual_bytes(self) -> int:
@@ -51,12 +49,12 @@ class Packing(NamedTuple):
     def pack_size(self, total_bytes: int, *, are_ready: bool = False) -> int:
         """About how many of `total_bytes` travel together: what was chosen, or an eighth within limits.
 
-        Where all are ready nothing can travel early: there are no more packs than travel at a time, or than is good.
+        Where all are ready nothing can travel early: one pack, unless it would be too large to be sent well.
         """
         if self.bytes_per_pack is not None:
             return self.bytes_per_pack
         most_bytes = max(self.least_bytes, _MOST_BYTES)
-        num_packs = self.in_flight if are_ready else _NUM_PACKS
+        num_packs = 1 if are_ready else _NUM_PACKS
         return min(max(-(-total_bytes // num_packs), self.least_bytes), most_bytes)
 
 
