@@ -20,11 +20,9 @@ import gc
 import importlib
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +35,7 @@ from tests.repository import ROOT
 from tfscale import ClusterSpec
 from tfscale.launch.ports import free_addresses
 from tfscale.launch.process_group import kill_group
+from tfscale.parity.child_process import end_with_parent
 from tfscale.parity.fork_server import ForkedProcess, ForkServer, can_fork, wait_for_call
 
 _POLL_INTERVAL_S = 0.02
@@ -304,13 +303,6 @@ def _report(target: str, cases: list[Case], what: str) -> str:
     return "\n".join(lines)
 
 
-def _end_with_parent() -> None:
-    """Ends this process, and all it started, when the test run that started it is gone."""
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os.killpg(0, signal.SIGKILL)
-
-
 def _import_ahead() -> None:
     """Imports what most cases need, and starts nothing of it: no tensor, no list of devices."""
     # As in a fresh process: an import that warns fails.
@@ -320,7 +312,7 @@ def _import_ahead() -> None:
 
 
 def _main(directory: Path) -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     target, args, filters = pickle.loads((directory / "call").read_bytes())
     warnings.filters[:] = filters
     module, _, function = target.partition(":")

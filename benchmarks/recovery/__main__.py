@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from tfscale.launch.process_group import process_group
+
 WORKER = Path(__file__).resolve().parent / "worker.py"
 STEPS_PER_EPOCH = 12
 TOLERANCE = 1e-5
@@ -68,17 +70,14 @@ def launch(output: Path, workers: int, pulls: Sequence[str], epochs: int) -> lis
     command += ["--max-restarts", str(len(pulls)), str(WORKER), "--output", str(output), "--epochs", str(epochs)]
     command += [part for pull in pulls for part in ("--pull", pull)] + ["--jitter-s", "0.02"]
     environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    deadline_s = time.monotonic() + _RESTART_S * (1 + len(pulls))
     lines, stops = [], []
-    with subprocess.Popen(
-        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as process:
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    with process_group(command, timeout_s=_RESTART_S * (1 + len(pulls)), env=environ, **options) as process:
         for line in process.stdout or ():
             lines.append(line)
             if "failed first" in line:
                 stops.append(time.time())
-            if time.monotonic() > deadline_s:
-                process.kill()
+        process.wait()
     if process.returncode != 0:
         raise SystemExit("".join(lines[-60:]) + f"\nThe job ended with status {process.returncode}.")
     return stops

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import os
 import pathlib
-import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +18,7 @@ import ray.train
 import tfscale
 import tfscale.ray
 from tests.engines import jobs
+from tfscale.launch.process_group import process_group
 
 WAITS_S = 400.0
 
@@ -151,18 +150,16 @@ def _come_and_go(address: str, folder: str) -> None:
     before = {node["NodeID"] for node in ray.nodes()}
     command = [sys.executable, "-m", "ray.scripts.scripts"]
     start = ["start", "--address", address, "--num-cpus", "1", "--block"]
-    second = subprocess.Popen([*command, *start], start_new_session=True)
     try:
-        wait_until(lambda: any(note.get("step") == 14 for note in notes()))
-        [node] = {each["NodeID"] for each in ray.nodes()} - before
-        drain = ["drain-node", "--address", address, "--node-id", node, "--deadline-remaining-seconds", "15"]
-        drain += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
-        subprocess.run([*command, *drain], check=True, timeout=WAITS_S)
-        jobs.tell(folder, "announced", time.time())
-        wait_until(lambda: any(note.get("step") == 19 for note in notes()))
+        with process_group([*command, *start]):
+            wait_until(lambda: any(note.get("step") == 14 for note in notes()))
+            [node] = {each["NodeID"] for each in ray.nodes()} - before
+            drain = ["drain-node", "--address", address, "--node-id", node, "--deadline-remaining-seconds", "15"]
+            drain += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
+            subprocess.run([*command, *drain], check=True, timeout=WAITS_S)
+            jobs.tell(folder, "announced", time.time())
+            wait_until(lambda: any(note.get("step") == 19 for note in notes()))
     finally:
-        os.killpg(second.pid, signal.SIGKILL)
-        second.wait()
         # `ray start` has named this cluster as the one of the machine.
         note = pathlib.Path("/tmp/ray/ray_current_cluster")
         if note.exists() and note.read_text() == address:

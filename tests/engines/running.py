@@ -1,13 +1,12 @@
 """Runs programs of an engine as a person would, with what they need to find this repository."""
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
 
 from tests.repository import ROOT
+from tfscale.launch.process_group import kill_group
 
 ENVIRON = {
     "CUDA_VISIBLE_DEVICES": "-1",
@@ -56,8 +55,7 @@ def start(argv, **more):
 
 def end(process):
     """Kills a program's session, as far as it is still there."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_group(process.pid)
     process.wait()
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -44,6 +45,19 @@ def test_whole_group_ends_with_the_block(leave, error):
         assert started[0].returncode == -9
         # The other end of the pipe is closed when the last of the group has gone.
         assert output.read() == b""
+
+
+def test_deadline_ends_the_group_while_the_block_waits_for_its_output():
+    with process_group([sys.executable, "-c", DEAF], timeout_s=2.0, stdout=subprocess.PIPE) as process:
+        assert process.stdout.read() == b"started\n"
+        assert process.wait(60) == -9
+
+
+def test_deadline_that_is_not_reached():
+    threads = threading.active_count()
+    with process_group([sys.executable, "-c", "pass"], timeout_s=600) as process:
+        assert process.wait(60) == 0
+    assert threading.active_count() == threads
 
 
 def test_group_that_is_gone():

@@ -53,6 +53,7 @@ def kill_what_is_left(lines: Iterable[str]) -> None:
     for line in lines:
         (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
     for group in groups:
+        # Not `process_group.signal_group`: this process imports nothing of tfscale, to be there at once.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
 

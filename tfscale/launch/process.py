@@ -12,7 +12,7 @@ from typing import IO, cast
 
 from tfscale.launch.guard import Guard
 from tfscale.launch.limits import start_error
-from tfscale.launch.process_group import kill_group
+from tfscale.launch.process_group import kill_group, signal_group
 from tfscale.launch.screen import Relay
 from tfscale.launch.worker_plan import Worker
 
@@ -85,8 +85,7 @@ class Process:
 
     def signal_group(self, number: int) -> None:
         """Sends a signal to it and to all that it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+        signal_group(self._process.pid, number)
 
     def close(self) -> None:
         """Ends what is left of its group, and passes on the rest of its output."""

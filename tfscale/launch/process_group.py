@@ -6,20 +6,25 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 
 @contextlib.contextmanager
-def process_group(argv: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+def process_group(
+    argv: Sequence[str], *, timeout_s: float | None = None, **options: Any
+) -> Iterator[subprocess.Popen[Any]]:
     """Starts a process in a session and process group of its own, and ends the group at the end of the block.
 
     Args:
         argv: Program and arguments.
+        timeout_s: Seconds after which the group is ended, whatever the block waits for: a line of its output, say.
+            None where the block has a deadline of its own (`process.wait(timeout_s)`).
         **options: Others of `subprocess.Popen`.
 
     Yields:
-        The process; how long it may take is the block's to say (`process.wait(timeout_s)`).
+        The process.
 
     Example:
         >>> import sys
@@ -29,10 +34,16 @@ def process_group(argv: Sequence[str], **options: Any) -> Iterator[subprocess.Po
         3
     """
     with subprocess.Popen(argv, **options, start_new_session=True) as process:
+        deadline = None if timeout_s is None else threading.Timer(timeout_s, kill_group, [process.pid])
         try:
+            if deadline is not None:
+                deadline.start()
             yield process
         finally:
             # Also when this process is interrupted.
+            if deadline is not None:
+                deadline.cancel()
+                deadline.join()
             kill_group(process.pid)
             process.wait()
 
@@ -44,5 +55,15 @@ def kill_group(group: int) -> None:
         group: Its number, that of the process which was started with a session of its own.
     """
     # SIGKILL, because a TensorFlow worker that waits for a peer ignores SIGTERM.
+    signal_group(group, signal.SIGKILL)
+
+
+def signal_group(group: int, number: int) -> None:
+    """Sends a signal to all processes of a group that are left.
+
+    Args:
+        group: As for `kill_group`.
+        number: Of the signal.
+    """
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(group, number)
