@@ -1,7 +1,9 @@
 """Each check is a function of what it is given: tables of machines that are not here."""
 
 import socket
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from tfscale import ClusterSpec
@@ -185,6 +187,25 @@ def test_interfaces_of_this_host():
     found = gather.list_interfaces()
     assert set(found) == {name for _, name in socket.if_nameindex()}
     assert "127.0.0.1" in found["lo"]
+
+
+def test_interfaces_as_psutil_tells_them(monkeypatch):
+    def address(family, text):
+        return SimpleNamespace(family=family, address=text)
+
+    link = address(psutil.AF_LINK, "02:42:0a:00:00:07")
+    here = [address(socket.AF_INET, "10.0.0.7"), address(socket.AF_INET6, "fe80::42%eth0"), link]
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": here, "eth1": [link]})
+    assert gather.list_interfaces() == {"eth0": ["10.0.0.7", "fe80::42"], "eth1": []}
+
+
+@pytest.mark.parametrize("error", [PermissionError("netlink"), psutil.AccessDenied()])
+def test_interfaces_of_a_host_that_does_not_tell(monkeypatch, error):
+    def refuse():
+        raise error
+
+    monkeypatch.setattr(psutil, "net_if_addrs", refuse)
+    assert gather.list_interfaces() == {}
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
 """What does this machine say? The only place where the doctor looks; all judging is elsewhere."""
 
-import contextlib
 import ctypes.util
-import fcntl
 import importlib.metadata
 import os
 import shutil
 import socket
-import struct
 import subprocess
 import tempfile
 import time
@@ -22,7 +19,6 @@ from tfscale.doctor.job import host_of
 from tfscale.doctor.machine import SHARED
 from tfscale.errors import ClusterError
 
-_SIOCGIFADDR = 0x8915  # Linux, <linux/sockios.h>
 _SMI_S = 30
 _NAMES_S = 5.0
 _POLL_S = 0.02
@@ -88,20 +84,17 @@ def _is_own(address: str) -> bool:
 
 def list_interfaces() -> dict[str, list[str]]:
     """Returns the addresses of each of this host's network interfaces, as far as the system tells."""
+    import psutil
+
     try:
-        found: dict[str, list[str]] = {name: [] for _, name in socket.if_nameindex()}
-    except OSError:
+        found = psutil.net_if_addrs()
+    except (psutil.Error, OSError):
         return {}
-    for name, addresses in found.items():
-        # Without IPv4, or not on Linux.
-        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-            answer = fcntl.ioctl(control, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            addresses.append(socket.inet_ntop(socket.AF_INET, answer[20:24]))
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/net/if_inet6").read_text().splitlines():
-            digits, *_, name = line.split()
-            found.setdefault(name, []).append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
-    return found
+    # Of an address that holds on one link alone psutil says the link too, behind "%".
+    return {
+        name: [each.address.partition("%")[0] for each in addresses if each.family in (socket.AF_INET, socket.AF_INET6)]
+        for name, addresses in found.items()
+    }
 
 
 def read_quota() -> str:
