@@ -43,7 +43,7 @@ Megabytes on disk, beside the {base:,.0f} MB that `pip install tfscale` alone br
 |---|---|---|---|
 """
 PURPOSES = {
-    "gpu": "NVIDIA GPUs: TensorFlow's CUDA and NCCL libraries",
+    "gpu": "NVIDIA GPUs: TensorFlow's CUDA and NCCL libraries, and what asks the driver",
     "study": "pictures of `tfscale study`",
     "sweep": "`tfscale sweep` with spaces in YAML, Optuna, pictures",
     "cli": "tables, progress and completion of the command line",

@@ -67,6 +67,7 @@ USES_TENSORFLOW = {
 USES_MORE = {
     "cluster": {"psutil"},
     "flags": {"absl"},
+    "launch": {"pynvml"},
     "ray": {"numpy", "psutil", "ray"},
     "console": {"rich"},
     "cli": {"argcomplete"},

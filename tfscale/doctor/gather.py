@@ -5,7 +5,6 @@ import importlib.metadata
 import os
 import shutil
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -14,27 +13,23 @@ from pathlib import Path
 from tfscale.cluster import ClusterSpec
 from tfscale.cluster.preflight.names import Lookup
 from tfscale.cluster.preflight.ports import listen
-from tfscale.doctor.gpus import QUERY
 from tfscale.doctor.job import host_of
 from tfscale.doctor.machine import SHARED
-from tfscale.errors import ClusterError
+from tfscale.errors import ClusterError, LaunchError
+from tfscale.launch.nvml import Driver, ask_driver
 
-_SMI_S = 30
+_DRIVER_S = 30.0
 _NAMES_S = 5.0
 _POLL_S = 0.02
 _NCCL_PACKAGES = ("nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-nccl-cu11")
 
 
-def run_nvidia_smi() -> tuple[str | None, str]:
-    """Returns what the driver's program prints, None where it is missing; and its complaint, if any."""
+def ask_gpus() -> tuple[Driver, str]:
+    """Returns what the NVIDIA driver says; and why it could not be asked, if so."""
     try:
-        ended = subprocess.run(QUERY, capture_output=True, text=True, timeout=_SMI_S, check=False)
-    except FileNotFoundError:
-        return None, ""
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return "", str(error)
-    said = (ended.stdout + ended.stderr).strip().splitlines()
-    return ended.stdout, "" if ended.returncode == 0 else (said or ["it failed"])[0]
+        return ask_driver(timeout_s=_DRIVER_S), ""
+    except LaunchError as error:
+        return Driver(), str(error)
 
 
 def find_nccl() -> str:
