@@ -72,7 +72,7 @@ USES_MORE = {
     "console": {"rich"},
     "cli": {"argcomplete"},
 }
-DEPENDENCIES = {"absl", "keras", "numpy", "psutil", "tensorflow"}
+DEPENDENCIES = {"absl", "keras", "numpy", "packaging", "psutil", "tensorflow"}
 # Extras, of one part.
 EXTRAS = {"trials": {"matplotlib"}, "sweeps": {"matplotlib", "optuna", "yaml"}}
 MAY_USE_PRIVATE_NAMES = "framework"
