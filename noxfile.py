@@ -23,7 +23,7 @@ def _named(pairs):
 @_named(PAIRS)
 def canary(session, keras, tensorflow):
     """One pair. The build of TensorFlow for CPUs is a third of the size; setup.cfg names the other."""
-    session.install(f"keras=={keras}", f"tensorflow-cpu=={tensorflow}", "absl-py", "numpy")
+    session.install(f"keras=={keras}", f"tensorflow-cpu=={tensorflow}", "absl-py", "numpy", "packaging")
     session.install("--no-deps", "--editable", ".")
     session.install("hypothesis", "psutil", "pytest", "pytest-xdist", "scikit-learn")
     session.run("python", "-m", "tests.canary", "--rows", "20", *session.posargs)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from packaging.version import Version
+
 from benchmarks.contenders import Contender
 from benchmarks.processes import ROOT
 
@@ -33,8 +35,8 @@ def make_tf_keras_environment(tensorflow: str) -> str | None:
     if stamp.exists() and stamp.read_text() == tensorflow:
         return None
     # tf_keras asks for `tensorflow`; its minor release goes with TensorFlow's.
-    minor = ".".join(tensorflow.split(".")[:2])
-    packages = [f"tensorflow=={tensorflow}", f"tf_keras=={minor}.*"]
+    release = Version(tensorflow)
+    packages = [f"tensorflow=={tensorflow}", f"tf_keras=={release.major}.{release.minor}.*"]
     pip = [str(TF_KERAS_ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     try:
         for command in (

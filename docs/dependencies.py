@@ -10,7 +10,6 @@ import argparse
 import configparser
 import json
 import platform
-import re
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,9 @@ import time
 import zipfile
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "dependencies.md"
@@ -43,7 +45,7 @@ Megabytes on disk, beside the {base:,.0f} MB that `pip install tfscale` alone br
 |---|---|---|---|
 """
 PURPOSES = {
-    "gpu": "NVIDIA GPUs: TensorFlow's CUDA and NCCL libraries",
+    "gpu": "NVIDIA GPUs: TensorFlow's CUDA and NCCL libraries, and what asks the driver",
     "study": "pictures of `tfscale study`",
     "sweep": "`tfscale sweep` with spaces in YAML, Optuna, pictures",
     "cli": "tables, progress and completion of the command line",
@@ -108,7 +110,7 @@ def _direct(said: configparser.ConfigParser) -> dict[str, list[str]]:
 
 def plain_name(requirement: str) -> str:
     """Returns the name of a requirement as package indexes compare it, without extras and limits."""
-    return re.sub(r"[-_.]+", "-", re.split(r"[\s\[<>=!~;(]", requirement.strip())[0]).lower()
+    return canonicalize_name(Requirement(requirement).name)
 
 
 def _there(python: Path) -> tuple[Metadata, float]:

@@ -12,6 +12,8 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from packaging.version import Version
+
 from tests.training import contract_run
 from tests.training.contract_rows import shown_cases
 from tfscale.framework import canary
@@ -62,7 +64,7 @@ def _add(found):
     known = canary.releases()
     for package, release in found.items():
         known[package][release] = canary.contents(package)
-        ordered = sorted(known[package], key=lambda text: [int(part) for part in text.split(".")])
+        ordered = sorted(known[package], key=Version)
         known[package] = {each: known[package][each] for each in ordered}
     canary.RELEASES.write_text(json.dumps(known, indent=1) + "\n")
 

@@ -7,7 +7,7 @@ import pytest
 from tests.repository import ROOT
 
 MAX_IMPORT_S = 0.1
-NOT_LOADED = ("absl", "keras", "numpy", "tensorflow")
+NOT_LOADED = ("absl", "keras", "numpy", "psutil", "pynvml", "tensorflow")
 
 REPORT = """
 import json, sys, time

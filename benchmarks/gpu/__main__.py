@@ -11,7 +11,6 @@ import dataclasses
 import datetime
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,8 +20,8 @@ from typing import Any
 
 from benchmarks.gpu.plan import CONTENDERS, MODELS, POLICIES, Row, find_peak, render
 from benchmarks.processes import ContenderError, Worker, plain_environment
-from tfscale.doctor.gpus import QUERY, parse_gpus
-from tfscale.launch.gpus import VISIBLE, find_gpus, run_nvidia_smi
+from tfscale.launch.gpus import VISIBLE, find_gpus
+from tfscale.launch.nvml import Driver, ask_driver, list_gpus
 
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "gpu.json"
 _EPOCHS = 2
@@ -31,13 +30,13 @@ _EPOCHS = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status."""
     options = _parse(arguments)
-    gpus = () if options.devices == "cpu" else find_gpus(os.environ, run_nvidia_smi)
+    gpus = () if options.devices == "cpu" else find_gpus(os.environ, list_gpus)
     if options.devices == "gpu" and not gpus:
-        print(f"benchmarks.gpu is left out: no GPU. nvidia-smi lists none, or {VISIBLE} hides them.")
+        print(f"benchmarks.gpu is left out: no GPU. The driver lists none, or {VISIBLE} hides them.")
         return 0
     facts: dict[str, Any] = {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
-        **device_facts(_listing() if gpus else "", len(gpus) or options.cpus),
+        **device_facts(ask_driver() if gpus else Driver(), len(gpus) or options.cpus),
         "policy": options.policy or POLICIES[options.size],
         "size": options.size,
         "versions": {},
@@ -74,20 +73,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def device_facts(listing: str, count: int) -> dict[str, Any]:
-    """Returns what a reader must know of the devices; without a listing they are CPUs.
+def device_facts(driver: Driver, count: int) -> dict[str, Any]:
+    """Returns what a reader must know of the devices; without a driver they are CPUs.
 
     Args:
-        listing: What `nvidia-smi` prints for `QUERY`.
+        driver: What it says of this host's GPUs.
         count: How many devices take part.
     """
-    gpus = parse_gpus(listing)
-    names = sorted({gpu.name for gpu in gpus}) or ["CPU"]
-    return {"device": " and ".join(names), "driver": gpus[0].driver if gpus else "none", "num_devices": count}
-
-
-def _listing() -> str:
-    return subprocess.run(QUERY, capture_output=True, text=True, timeout=60, check=True).stdout
+    names = sorted({gpu.name for gpu in driver.gpus}) or ["CPU"]
+    return {"device": " and ".join(names), "driver": driver.version or "none", "num_devices": count}
 
 
 def measure(model: str, policy: str, on_gpus: bool, options: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:

@@ -53,7 +53,7 @@ class Peak:
     """What a kind of GPU does at most, in dense matrices of half precision with sums in float32.
 
     Args:
-        name: As `nvidia-smi` has it; a regular expression for the whole of it.
+        name: As the driver has it; a regular expression for the whole of it.
         tflops: 10^12 operations a second.
         has_bfloat16: Whether in bfloat16 as well as in float16.
         source: Of the number.

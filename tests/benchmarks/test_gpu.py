@@ -11,6 +11,7 @@ from benchmarks.gpu.__main__ import device_facts, main
 from benchmarks.gpu.plan import CONTENDERS, GPTS, MODELS, Gpt, Row, find_peak, render
 from tests.processes import run_case
 from tests.repository import ROOT
+from tfscale.launch.nvml import Driver, Gpu
 
 _TIMEOUT_S = 600.0
 ROW = Row("gpt", CONTENDERS[0], 2, 1000, 1e9, (0.1, 0.2, 0.4), 3.0, 2**30, 2.0)
@@ -57,9 +58,9 @@ def test_rows_and_table():
 
 
 def test_devices_are_named_with_their_driver():
-    two = "0, Tesla T4, 550.54.15, 15360, 3\n1, Tesla T4, 550.54.15, 15360, 3"
+    two = Driver("550.54.15", (Gpu(0, "GPU-0", "Tesla T4"), Gpu(1, "GPU-1", "Tesla T4")))
     assert device_facts(two, 2) == {"device": "Tesla T4", "driver": "550.54.15", "num_devices": 2}
-    assert device_facts("", 2) == {"device": "CPU", "driver": "none", "num_devices": 2}
+    assert device_facts(Driver(), 2) == {"device": "CPU", "driver": "none", "num_devices": 2}
 
 
 def test_without_a_gpu_it_says_so(monkeypatch, capsys, tmp_path):

@@ -1,20 +1,25 @@
 """Each check is a function of what it is given: tables of machines that are not here."""
 
 import socket
+from types import SimpleNamespace
 
+import psutil
+import pynvml
 import pytest
 
 from tfscale import ClusterSpec
 from tfscale.doctor import exposure, gather, gpus, job, machine, software
 from tfscale.doctor.finding import Finding, worst_level
 from tfscale.framework.canary import Canary
+from tfscale.launch.nvml import NOT_INSTALLED, NOT_LOADED, Driver, Gpu
 
 TWO = ClusterSpec(("a:2222", "b:2222"), 0, source="TF_CONFIG")
 ONE = ClusterSpec(("localhost:2222",), 0, source="this machine")
-T4 = "0, Tesla T4, 550.54.15, 15360, 3"
-T4_BUSY = "1, Tesla T4, 550.54.15, 15360, 9000"
-A100 = "2, NVIDIA A100-SXM4-80GB, 550.54.15, 81920, [N/A]"
 MIB = 2**20
+T4 = Gpu(0, "GPU-0", "Tesla T4", 15360 * MIB, 3 * MIB)
+T4_BUSY = Gpu(1, "GPU-1", "Tesla T4", 15360 * MIB, 9000 * MIB)
+# Its memory is not told.
+A100 = Gpu(2, "GPU-2", "NVIDIA A100-SXM4-80GB")
 BOTH = {"lo": ["127.0.0.1", "::1"], "eth0": ["10.0.0.7"]}
 
 
@@ -82,19 +87,41 @@ def test_tensorflow(report, log, level, said):
 
 
 @pytest.mark.parametrize(
-    ("listing", "problem", "expected"),
+    ("driver", "problem", "expected", "said"),
     [
-        (None, "", ["ok"]),
-        ("", "NVIDIA-SMI has failed", ["warning"]),
-        ("", "", ["warning"]),
-        (T4, "", ["ok"]),
-        (f"{T4}\n{T4_BUSY}", "", ["ok", "warning"]),
-        (f"{T4}\n{A100}", "", ["ok", "warning"]),
-        (f"{T4_BUSY}\n{A100}\nrubbish", "", ["ok", "warning", "warning"]),
+        (Driver(absence=NOT_INSTALLED), "", ["ok"], "an NVIDIA driver is not installed"),
+        (Driver(absence=NOT_LOADED), "", ["warning"], "the NVIDIA driver is not loaded"),
+        (Driver(), "A rule.\nReceived: Unknown Error.", ["warning"], "A rule. Received: Unknown Error."),
+        (Driver("550.54.15"), "", ["warning"], "driver 550.54.15 lists no GPU"),
+        (Driver("550.54.15", (T4,)), "", ["ok"], "driver 550.54.15; 0: Tesla T4"),
+        (Driver("550.54.15", (T4, T4_BUSY)), "", ["ok", "warning"], "GPU 1: 9000 of 15360 MiB"),
+        (Driver("550.54.15", (T4, A100)), "", ["ok", "warning"], "of several kinds"),
+        (Driver("550.54.15", (T4_BUSY, A100)), "", ["ok", "warning", "warning"], "GPU 1: 9000 of 15360 MiB"),
     ],
 )
-def test_driver(listing, problem, expected):
-    assert levels(gpus.check_driver(listing, problem)) == expected
+def test_driver(driver, problem, expected, said):
+    findings = gpus.check_driver(driver, problem)
+    assert levels(findings) == expected
+    assert said in findings[-1].found
+
+
+@pytest.mark.parametrize(
+    ("error", "driver", "problem"),
+    [
+        (pynvml.NVMLError_LibraryNotFound(), Driver(absence=NOT_INSTALLED), ""),
+        (pynvml.NVMLError_DriverNotLoaded(), Driver(absence=NOT_LOADED), ""),
+        (pynvml.NVMLError_LibRmVersionMismatch(), Driver(), "version mismatch"),
+    ],
+)
+def test_driver_that_fails_is_a_finding(monkeypatch, error, driver, problem):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
+    found, said = gather.ask_gpus()
+    assert found == driver
+    assert problem in said
+    assert bool(said) == bool(problem)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +212,25 @@ def test_interfaces_of_this_host():
     found = gather.list_interfaces()
     assert set(found) == {name for _, name in socket.if_nameindex()}
     assert "127.0.0.1" in found["lo"]
+
+
+def test_interfaces_as_psutil_tells_them(monkeypatch):
+    def address(family, text):
+        return SimpleNamespace(family=family, address=text)
+
+    link = address(psutil.AF_LINK, "02:42:0a:00:00:07")
+    here = [address(socket.AF_INET, "10.0.0.7"), address(socket.AF_INET6, "fe80::42%eth0"), link]
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": here, "eth1": [link]})
+    assert gather.list_interfaces() == {"eth0": ["10.0.0.7", "fe80::42"], "eth1": []}
+
+
+@pytest.mark.parametrize("error", [PermissionError("netlink"), psutil.AccessDenied()])
+def test_interfaces_of_a_host_that_does_not_tell(monkeypatch, error):
+    def refuse():
+        raise error
+
+    monkeypatch.setattr(psutil, "net_if_addrs", refuse)
+    assert gather.list_interfaces() == {}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """The first process of a container: SIGTERM does nothing to it by itself."""
 
-import os
-import pathlib
 import signal
 import sys
 
+import psutil
 import pytest
 
 from tests.engines import jobs
@@ -23,8 +22,8 @@ def test_sigterm_ends_it(tmp_path, more):
     try:
         wait_until(lambda: len(jobs.read_notes(tmp_path, "step")) > 3, process)
         assert {each["pid"] for each in jobs.read_notes(tmp_path, "begins")} == {1}
-        [inside] = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(inside), signal.SIGTERM)
+        [inside] = psutil.Process(process.pid).children()
+        inside.send_signal(signal.SIGTERM)
         output = process.communicate(timeout=60)[0]
     finally:
         end(process)

@@ -4,7 +4,6 @@ Each has the variables of the printed manifest and those that Kubernetes adds, a
 its container. What ends pods is done to them: SIGTERM and a time of grace, or SIGKILL.
 """
 
-import os
 import pathlib
 import re
 import signal
@@ -12,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 import yaml
 
@@ -80,8 +80,8 @@ def start_pod(environ, index, *argv):
 
 def tell(pod, number):
     """Sends a signal to the first process of a pod."""
-    [first] = pathlib.Path(f"/proc/{pod.pid}/task/{pod.pid}/children").read_text().split()
-    os.kill(int(first), number)
+    [first] = psutil.Process(pod.pid).children()
+    first.send_signal(number)
 
 
 def run_pods(environ, argv, happened, befalls):

@@ -76,6 +76,16 @@ def test_known_release_is_silent_and_not_read(monkeypatch, caplog):
     assert caplog.text == ""
 
 
+def test_release_is_known_as_its_metadata_and_as_it_itself_write_it(monkeypatch, caplog):
+    canary._tell.cache_clear()
+    monkeypatch.setattr(canary, "releases", lambda: {"keras": {"3.16.0rc1": {}}, "tensorflow": {"2.22.0rc0": {}}})
+    monkeypatch.setattr(canary, "contents", lambda package, root=None: {})
+    canary.check_releases("3.16.0rc1", "2.22.0-rc0", "tensorflow")
+    assert caplog.records == []
+    assert canary.judge_installed("tensorflow", "2.22.0-rc0").is_known
+    canary._tell.cache_clear()
+
+
 def test_refused_release():
     with pytest.raises(VersionError):
         canary.check_releases("3.2.0", "2.21.0", "tensorflow")

@@ -9,9 +9,10 @@ from tests.gpu.cases_gpu import CASES
 from tests.processes import run_case
 from tests.training import contract_run
 from tests.training.contract_rows import shown_cases
-from tfscale.launch.gpus import VISIBLE, find_gpus, run_nvidia_smi
+from tfscale.launch.gpus import VISIBLE, find_gpus
+from tfscale.launch.nvml import list_gpus
 
-GPUS = find_gpus(os.environ, run_nvidia_smi)
+GPUS = find_gpus(os.environ, list_gpus)
 # Parts of a machine's single GPU; with more GPUs each is one replica.
 NUM_LOGICAL = 2
 ON_GPUS = {VISIBLE: ",".join(GPUS), "TF_FORCE_GPU_ALLOW_GROWTH": "false" if len(GPUS) == 1 else "true"}
@@ -24,7 +25,7 @@ NAMES = (
 ONE_PACK, SMALL_PACKS = 0, 64
 _TIMEOUT_S = 600.0
 
-needs_gpu = pytest.mark.skipif(not GPUS, reason="no GPU: nvidia-smi lists none, or CUDA_VISIBLE_DEVICES hides them")
+needs_gpu = pytest.mark.skipif(not GPUS, reason="no GPU: the driver lists none, or CUDA_VISIBLE_DEVICES hides them")
 
 
 def on(where, function, *args):

@@ -1,34 +1,54 @@
+import dataclasses
+
 import pytest
 
 from tfscale import LaunchError
-from tfscale.launch.gpus import divide_gpus, find_gpus, run_nvidia_smi
+from tfscale.launch.gpus import divide_gpus, find_gpus, name_gpus
+from tfscale.launch.nvml import Gpu
 
-TWO = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)
-GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-05f4a1b2)
-"""
-CUT = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)
-  MIG 3g.20gb     Device  0: (UUID: MIG-c7f1)
-  MIG 3g.20gb     Device  1: (UUID: MIG-a3b2)
-GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-05f4a1b2)
-"""
+ZERO, ONE, TWO = (Gpu(index, f"GPU-{index}", "NVIDIA A100-SXM4-40GB") for index in range(3))
+
+
+def cut(gpu, *slices):
+    return dataclasses.replace(gpu, slices=slices)
 
 
 @pytest.mark.parametrize(
-    ("environ", "listing", "gpus"),
+    ("gpus", "names"),
     [
-        ({}, TWO, ["0", "1"]),
-        ({}, CUT, ["MIG-c7f1", "MIG-a3b2", "1"]),
-        ({}, "", []),
-        ({}, "NVIDIA-SMI has failed because it could not communicate with the driver.", []),
-        ({"CUDA_VISIBLE_DEVICES": "3,1"}, TWO, ["3", "1"]),
-        ({"CUDA_VISIBLE_DEVICES": " 0, GPU-5d "}, TWO, ["0", "GPU-5d"]),
-        ({"CUDA_VISIBLE_DEVICES": "0,-1,1"}, TWO, ["0"]),
-        ({"CUDA_VISIBLE_DEVICES": "-1"}, TWO, []),
-        ({"CUDA_VISIBLE_DEVICES": ""}, TWO, []),
+        ([], []),
+        ([ZERO, ONE], ["0", "1"]),
+        ([cut(ZERO, "MIG-c7f1", "MIG-a3b2"), ONE], ["MIG-c7f1", "MIG-a3b2", "1"]),
+        ([ZERO, cut(ONE, "MIG-c7f1")], ["0", "MIG-c7f1"]),
+        # In MIG mode, but nobody has made slices: nothing runs there.
+        ([ZERO, cut(ONE)], ["0"]),
+        # The number 0 belongs to one that this process may not use; CUDA calls the next one 0.
+        ([ONE, TWO], ["GPU-1", "GPU-2"]),
+        ([ZERO, TWO], ["GPU-0", "GPU-2"]),
     ],
 )
-def test_find(environ, listing, gpus):
-    assert find_gpus(environ, lambda: listing) == tuple(gpus)
+def test_names(gpus, names):
+    assert name_gpus(gpus) == tuple(names)
+
+
+def test_gpus_that_are_all_cut_into_nothing_are_not_left_for_cpus():
+    with pytest.raises(LaunchError, match=r"Received: 2 GPU\(s\) in MIG mode, and no slice.*CUDA_VISIBLE_DEVICES=-1"):
+        name_gpus([cut(ZERO), cut(ONE)])
+
+
+@pytest.mark.parametrize(
+    ("environ", "gpus"),
+    [
+        ({}, ["0", "1"]),
+        ({"CUDA_VISIBLE_DEVICES": "3,1"}, ["3", "1"]),
+        ({"CUDA_VISIBLE_DEVICES": " 0, GPU-5d "}, ["0", "GPU-5d"]),
+        ({"CUDA_VISIBLE_DEVICES": "0,-1,1"}, ["0"]),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, []),
+        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+    ],
+)
+def test_find(environ, gpus):
+    assert find_gpus(environ, lambda: [ZERO, ONE]) == tuple(gpus)
 
 
 def test_variable_spares_the_listing():
@@ -64,22 +84,3 @@ def test_gpus_that_do_not_go_round(gpus, shown):
 def test_fewer_gpus_than_workers():
     with pytest.raises(LaunchError, match=r"Received: 3 workers and 2 GPU\(s\), 0,1"):
         divide_gpus(["0", "1"], 3)
-
-
-@pytest.mark.parametrize(
-    ("script", "listing"), [("echo GPU 0: x", "GPU 0: x\n"), ("echo no driver; exit 9", ""), (None, "")]
-)
-def test_nvidia_smi(monkeypatch, tmp_path, script, listing):
-    if script:
-        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert run_nvidia_smi() == listing
-
-
-def test_nvidia_smi_that_cannot_run(monkeypatch, tmp_path):
-    (tmp_path / "nvidia-smi").write_text("no program")
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(LaunchError, match="must list the GPUs"):
-        run_nvidia_smi()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+from packaging.version import Version
 
 from tests.training.contract import Case, Outcome, observe_fit
 from tests.training.models import classifying, labelled, mlp
@@ -37,7 +38,7 @@ OPTIMIZERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
 
 # Since Keras 3.15 and 3.15; and before 3.14, `fit` fails with this one on plain TensorFlow ("no attribute 'path'").
 NEW = {"MultiOptimizer", "ScheduleFreeAdamW"}
-BROKEN = {"Muon"} if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 14) else set()
+BROKEN = {"Muon"} if Version(keras.__version__).release < (3, 14) else set()
 
 
 def offered_optimizers() -> set[str]:

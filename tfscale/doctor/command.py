@@ -72,14 +72,14 @@ def look_at_job(environ: Mapping[str, str]) -> tuple[ClusterSpec | None, list[Fi
 
 def look_at_machine(environ: Mapping[str, str], answer: Mapping[str, object], num_workers: int) -> list[Finding]:
     """Judges GPUs and space."""
-    listing, problem = gather.run_nvidia_smi()
+    driver, problem = gather.ask_gpus()
     seen = answer.get("gpus")
     names = [str(each) for each in seen] if isinstance(seen, list) else None
     cuda = answer.get("cuda")
     num_gpus = len(names or ())
     return [
-        *gpus.check_driver(listing, problem),
-        *gpus.check_visible(len(gpus.parse_gpus(listing or "")), names, environ, str(cuda) if cuda else None),
+        *gpus.check_driver(driver, problem),
+        *gpus.check_visible(len(driver.gpus), names, environ, str(cuda) if cuda else None),
         gpus.check_nccl(num_gpus, num_workers, gather.find_nccl()),
         *machine.check_space(gather.read_free_bytes(), num_gpus),
     ]

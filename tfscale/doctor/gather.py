@@ -1,14 +1,10 @@
 """What does this machine say? The only place where the doctor looks; all judging is elsewhere."""
 
-import contextlib
 import ctypes.util
-import fcntl
 import importlib.metadata
 import os
 import shutil
 import socket
-import struct
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -17,28 +13,23 @@ from pathlib import Path
 from tfscale.cluster import ClusterSpec
 from tfscale.cluster.preflight.names import Lookup
 from tfscale.cluster.preflight.ports import listen
-from tfscale.doctor.gpus import QUERY
 from tfscale.doctor.job import host_of
 from tfscale.doctor.machine import SHARED
-from tfscale.errors import ClusterError
+from tfscale.errors import ClusterError, LaunchError
+from tfscale.launch.nvml import Driver, ask_driver
 
-_SIOCGIFADDR = 0x8915  # Linux, <linux/sockios.h>
-_SMI_S = 30
+_DRIVER_S = 30.0
 _NAMES_S = 5.0
 _POLL_S = 0.02
 _NCCL_PACKAGES = ("nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-nccl-cu11")
 
 
-def run_nvidia_smi() -> tuple[str | None, str]:
-    """Returns what the driver's program prints, None where it is missing; and its complaint, if any."""
+def ask_gpus() -> tuple[Driver, str]:
+    """Returns what the NVIDIA driver says; and why it could not be asked, if so."""
     try:
-        ended = subprocess.run(QUERY, capture_output=True, text=True, timeout=_SMI_S, check=False)
-    except FileNotFoundError:
-        return None, ""
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return "", str(error)
-    said = (ended.stdout + ended.stderr).strip().splitlines()
-    return ended.stdout, "" if ended.returncode == 0 else (said or ["it failed"])[0]
+        return ask_driver(timeout_s=_DRIVER_S), ""
+    except LaunchError as error:
+        return Driver(), str(error)
 
 
 def find_nccl() -> str:
@@ -88,20 +79,17 @@ def _is_own(address: str) -> bool:
 
 def list_interfaces() -> dict[str, list[str]]:
     """Returns the addresses of each of this host's network interfaces, as far as the system tells."""
+    import psutil
+
     try:
-        found: dict[str, list[str]] = {name: [] for _, name in socket.if_nameindex()}
-    except OSError:
+        found = psutil.net_if_addrs()
+    except (psutil.Error, OSError):
         return {}
-    for name, addresses in found.items():
-        # Without IPv4, or not on Linux.
-        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-            answer = fcntl.ioctl(control, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            addresses.append(socket.inet_ntop(socket.AF_INET, answer[20:24]))
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/net/if_inet6").read_text().splitlines():
-            digits, *_, name = line.split()
-            found.setdefault(name, []).append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
-    return found
+    # Of an address that holds on one link alone psutil says the link too, behind "%".
+    return {
+        name: [each.address.partition("%")[0] for each in addresses if each.family in (socket.AF_INET, socket.AF_INET6)]
+        for name, addresses in found.items()
+    }
 
 
 def read_quota() -> str:

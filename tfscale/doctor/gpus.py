@@ -1,73 +1,37 @@
 """Does TensorFlow get the GPUs that are here, and can they talk to each other?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tfscale.doctor.finding import ERROR, OK, WARNING, Finding
-
-QUERY = (
-    "nvidia-smi",
-    "--query-gpu=index,name,driver_version,memory.total,memory.used",
-    "--format=csv,noheader,nounits",
-)
+from tfscale.launch.nvml import NOT_INSTALLED, Driver, Gpu
 
 # More than that is somebody's who computes.
 _BUSY = 0.25
+_MIB = 2**20
 
 
-@dataclass(frozen=True)
-class Gpu:
-    """One line of `nvidia-smi`; memory in MiB."""
-
-    index: str
-    name: str
-    driver: str
-    total_mib: float
-    used_mib: float
-
-
-def parse_gpus(listing: str) -> list[Gpu]:
-    """Reads what `nvidia-smi` prints for `QUERY`; lines of another form are left out.
-
-    Example:
-        >>> from tfscale.doctor.gpus import parse_gpus
-        >>> parse_gpus("0, Tesla T4, 550.54.15, 15360, 3")
-        [Gpu(index='0', name='Tesla T4', driver='550.54.15', total_mib=15360.0, used_mib=3.0)]
-    """
-    found = []
-    for line in listing.splitlines():
-        words = [word.strip() for word in line.split(",")]
-        if len(words) == 5 and words[0].isdecimal():
-            index, name, driver, total, used = words
-            found.append(Gpu(index, name, driver, _number(total), _number(used)))
-    return found
-
-
-def _number(text: str) -> float:
-    return float(text) if text.replace(".", "", 1).isdecimal() else 0.0
-
-
-def check_driver(listing: str | None, problem: str) -> list[Finding]:
+def check_driver(driver: Driver, problem: str) -> list[Finding]:
     """Judges what the driver says.
 
     Args:
-        listing: What `nvidia-smi` printed; None where there is no such program.
-        problem: Why it failed; empty where it did not.
+        driver: Its answer.
+        problem: Why it could not be asked; empty where it could.
     """
-    if listing is None:
-        return [Finding(OK, "driver", "no nvidia-smi: no NVIDIA driver is installed")]
-    gpus = parse_gpus(listing)
+    if driver.absence == NOT_INSTALLED and not problem:
+        return [Finding(OK, "driver", f"an NVIDIA driver {NOT_INSTALLED}")]
+    gpus = driver.gpus
     if problem or not gpus:
+        why = f"the NVIDIA driver {driver.absence}" if driver.absence else f"driver {driver.version} lists no GPU"
         return [
             Finding(
                 WARNING,
                 "driver",
-                f"nvidia-smi lists no GPU: {problem or 'it printed nothing'}",
+                problem.replace("\n", " ") or why,
                 "Without GPUs, leave it so. Else load or repair the driver; start a container with `--gpus all`.",
             )
         ]
     names = ", ".join(f"{gpu.index}: {gpu.name}" for gpu in gpus)
-    findings = [Finding(OK, "driver", f"driver {gpus[0].driver}; {names}")]
+    findings = [Finding(OK, "driver", f"driver {driver.version}; {names}")]
     if len({gpu.name for gpu in gpus}) > 1:
         findings.append(
             Finding(
@@ -77,18 +41,25 @@ def check_driver(listing: str | None, problem: str) -> list[Finding]:
                 "Leave slow ones out with CUDA_VISIBLE_DEVICES, or give them less: dp.dataset(worker_load=...).",
             )
         )
-    busy = [gpu for gpu in gpus if gpu.total_mib and gpu.used_mib / gpu.total_mib > _BUSY]
-    if busy:
-        used = ", ".join(f"{gpu.index}: {gpu.used_mib:.0f} of {gpu.total_mib:.0f} MiB" for gpu in busy)
-        findings.append(
-            Finding(
-                WARNING,
-                "driver",
-                f"memory in use by others: GPU {used}",
-                "End what `nvidia-smi` lists, or leave those GPUs out with CUDA_VISIBLE_DEVICES.",
-            )
+    return findings + _check_memory(gpus)
+
+
+def _check_memory(gpus: Sequence[Gpu]) -> list[Finding]:
+    used = [
+        f"{gpu.index}: {gpu.used_bytes / _MIB:.0f} of {gpu.total_bytes / _MIB:.0f} MiB"
+        for gpu in gpus
+        if gpu.total_bytes and gpu.used_bytes and gpu.used_bytes / gpu.total_bytes > _BUSY
+    ]
+    if not used:
+        return []
+    return [
+        Finding(
+            WARNING,
+            "driver",
+            f"memory in use by others: GPU {', '.join(used)}",
+            "End what `nvidia-smi` lists, or leave those GPUs out with CUDA_VISIBLE_DEVICES.",
         )
-    return findings
+    ]
 
 
 def check_visible(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfscale.framework.source import content
-from tfscale.framework.versions import check_versions
+from tfscale.framework.versions import check_versions, normal_form
 
 _log = logging.getLogger(__name__)
 RELEASES = Path(__file__).with_name("releases.json")
@@ -216,8 +216,11 @@ def judge(
 
 
 def judge_installed(package: str, release: str) -> Canary:
-    """`judge` of the package that would be imported. Reads some twenty of its files."""
-    return judge(package, release, contents(package), releases()[package])
+    """`judge` of the package that would be imported. Reads some twenty of its files.
+
+    TensorFlow says "2.22.0-rc0" of itself where its metadata, by which releases are known, say "2.22.0rc0".
+    """
+    return judge(package, normal_form(release), contents(package), releases()[package])
 
 
 def check_releases(keras_version: str, tensorflow_version: str, backend: str) -> None:
@@ -232,8 +235,8 @@ def check_releases(keras_version: str, tensorflow_version: str, backend: str) ->
         VersionError: As `versions.check_versions`.
     """
     check_versions(keras_version, tensorflow_version, backend)
-    _tell("keras", keras_version)
-    _tell("tensorflow", tensorflow_version)
+    _tell("keras", normal_form(keras_version))
+    _tell("tensorflow", normal_form(tensorflow_version))
 
 
 @functools.cache

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
 from tfscale.errors import VersionError
 
 
@@ -22,15 +25,37 @@ class Range(NamedTuple):
     def __str__(self) -> str:
         return f"{self.package} {'.'.join(map(str, self.first))} or newer, below {self.first[0] + 1}"
 
+    @property
+    def specifiers(self) -> SpecifierSet:
+        """The range, as pip compares."""
+        return SpecifierSet(f">={'.'.join(map(str, self.first))},<{self.first[0] + 1}")
+
     def why_not(self, version: str) -> str | None:
         """Why a release is refused; None where it is not, and an empty text where it is outside of the range."""
-        numbers = version.split(".")[:2]
-        if not all(number.isdigit() for number in numbers) or len(numbers) < 2:
+        try:
+            found = Version(version)
+        except InvalidVersion:
             return ""
-        major, minor = map(int, numbers)
-        if major != self.first[0] or (major, minor) < self.first:
+        # What comes before a release is judged as that release: `>=3.12` alone would refuse 3.12.0rc1.
+        if found.base_version not in self.specifiers:
             return ""
-        return self.known_bad.get(version)
+        wrong = (
+            why for bad, why in self.known_bad.items() if SpecifierSet(f"=={bad}").contains(found, prereleases=True)
+        )
+        return next(wrong, None)
+
+
+def normal_form(version: str) -> str:
+    """Returns a version as package indexes write it; what is none, as it is.
+
+    Example:
+        >>> normal_form("2.22.0-rc0")
+        '2.22.0rc0'
+    """
+    try:
+        return str(Version(version))
+    except InvalidVersion:
+        return version
 
 
 # Keras 3.12 is the newest that runs on Python 3.10.

@@ -18,11 +18,12 @@ from tfscale.cluster.shown import quoted
 from tfscale.cluster.tf_config import EvaluatorError
 from tfscale.cluster.variables import ALONE
 from tfscale.errors import LaunchError
-from tfscale.launch.gpus import find_gpus, run_nvidia_smi
+from tfscale.launch.gpus import find_gpus
 from tfscale.launch.isolation import isolate_network
 from tfscale.launch.join import check_flags, find_job
 from tfscale.launch.limits import check_num_workers, start_error
 from tfscale.launch.manifest import Manifest, name_after
+from tfscale.launch.nvml import list_gpus
 from tfscale.launch.own_ranks import find_own_ranks, same_host
 from tfscale.launch.ports import free_addresses
 from tfscale.launch.restarts import run_until_done
@@ -191,5 +192,5 @@ def _print(text: str) -> None:
 
 
 def _resources(args: argparse.Namespace, environ: Mapping[str, str]) -> Resources:
-    gpus = find_gpus(environ, run_nvidia_smi)
+    gpus = find_gpus(environ, list_gpus)
     return Resources(gpus, find_cores(), args.cores_per_worker, args.replicas_per_worker)

@@ -1,34 +1,33 @@
 """Which GPUs does each worker of this host get?"""
 
-import re
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from tfscale.errors import LaunchError
+from tfscale.launch.nvml import Gpu
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-_GPU = re.compile(r"GPU (\d+): ")
-_SLICE = re.compile(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)")
-_TIMEOUT_S = 60
 
-
-def find_gpus(environ: Mapping[str, str], list_gpus: Callable[[], str]) -> tuple[str, ...]:
+def find_gpus(environ: Mapping[str, str], list_gpus: Callable[[], Sequence[Gpu]]) -> tuple[str, ...]:
     """Returns the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` names them.
 
     Args:
         environ: Where that variable is set, it decides, as for CUDA: a list that ends before the first `-1`.
-        list_gpus: Returns what `nvidia-smi -L` prints; called where the variable is not set.
+        list_gpus: `nvml.list_gpus`; called where the variable is not set.
+
+    Raises:
+        LaunchError: As `list_gpus` and `name_gpus`.
 
     Example:
         >>> from tfscale.launch.gpus import find_gpus
-        >>> find_gpus({"CUDA_VISIBLE_DEVICES": "2,3"}, list_gpus=lambda: "")
+        >>> from tfscale.launch.nvml import Gpu
+        >>> find_gpus({"CUDA_VISIBLE_DEVICES": "2,3"}, list_gpus=lambda: [])
         ('2', '3')
-        >>> find_gpus({}, list_gpus=lambda: "GPU 0: Tesla T4 (UUID: GPU-1)")
+        >>> find_gpus({}, list_gpus=lambda: [Gpu(0, "GPU-5d5b", "Tesla T4")])
         ('0',)
     """
     if VISIBLE not in environ:
-        return _read_listing(list_gpus())
+        return name_gpus(list_gpus())
     names = [name.strip() for name in environ[VISIBLE].split(",")]
     ends = [index for index, name in enumerate(names) if name in ("", "-1")]
     return tuple(names[: ends[0]] if ends else names)
@@ -75,29 +74,30 @@ def divide_gpus(gpus: Sequence[str], num_workers: int, per_worker: int | None = 
     return [",".join(gpus[rank * share : (rank + 1) * share]) for rank in range(num_workers)]
 
 
-def run_nvidia_smi() -> str:
-    """Returns what `nvidia-smi -L` prints; nothing where there is no such program or no driver."""
-    try:
-        ended = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except FileNotFoundError:
-        return ""
-    except (OSError, subprocess.TimeoutExpired) as error:
+def name_gpus(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """Returns what CUDA calls GPUs: their numbers; in the place of one that is cut, the names of its slices.
+
+    Args:
+        gpus: In the driver's order. Where it has others in between that this process may not use, CUDA counts anew, so
+            that numbers would name other GPUs: then they are called by their UUIDs.
+
+    Raises:
+        LaunchError: There are GPUs, and all of them are cut, into no slices.
+
+    Example:
+        >>> from tfscale.launch.gpus import name_gpus
+        >>> from tfscale.launch.nvml import Gpu
+        >>> name_gpus([Gpu(0, "GPU-5d5b", "A100", slices=("MIG-c7f1", "MIG-a3b2")), Gpu(1, "GPU-05f4", "A100")])
+        ('MIG-c7f1', 'MIG-a3b2', '1')
+    """
+    are_all = [gpu.index for gpu in gpus] == list(range(len(gpus)))
+    names: list[str] = []
+    for gpu in gpus:
+        names += [str(gpu.index) if are_all else gpu.uuid] if gpu.slices is None else gpu.slices
+    if gpus and not names:
         raise LaunchError(
-            f"`nvidia-smi -L` must list the GPUs.\n"
-            f"Received: {error}. Repair the driver, or set {VISIBLE} to the GPUs to use, or to -1 for none."
-        ) from error
-    # It fails where the program is installed, but no driver runs: an image made for GPUs, on a host without.
-    return ended.stdout if ended.returncode == 0 else ""
-
-
-def _read_listing(listing: str) -> tuple[str, ...]:
-    """Returns the numbers of the GPUs; of one that is cut into slices, the slices' names."""
-    found: list[str] = []
-    cut = ""
-    for line in listing.splitlines():
-        if match := _GPU.match(line):
-            found.append(match[1])
-            cut = match[1]
-        elif match := _SLICE.match(line):
-            found = [name for name in found if name != cut] + [match[1]]
-    return tuple(found)
+            f"A GPU in MIG mode must have a slice to train on.\n"
+            f"Received: {len(gpus)} GPU(s) in MIG mode, and no slice that this process may use. Make some, by "
+            f"`nvidia-smi mig -cgi`, switch MIG off, or set {VISIBLE}=-1 to train on CPUs."
+        )
+    return tuple(names)

@@ -7,9 +7,9 @@ import dataclasses
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 import ray.train
 from ray.train.backend import Backend, BackendConfig
@@ -152,6 +152,9 @@ def check_resources(scaling_config: Any, there: dict[str, float]) -> None:
 
 def _is_rays_parent() -> bool:
     """Whether Ray was started by this process: such a one has no autoscaler, and ends with it."""
-    children = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
-    names = [Path("/proc", child, "comm") for some in children for child in some]
-    return any(name.is_file() and name.read_text().startswith("gcs_server") for name in names)
+    for child in psutil.Process().children():
+        # It may have ended meanwhile.
+        with contextlib.suppress(psutil.Error):
+            if child.name().startswith("gcs_server"):
+                return True
+    return False

@@ -103,6 +103,8 @@ def find_process(pid: int) -> str | None:
 
     The boot and the container and, behind a slash, when the process was started, "?" where that is not to be known.
     """
+    # Not psutil's words: its `create_time` adds the time of the boot, by a clock that may be set meanwhile, so that two
+    # processes are told different times of one start; its `pid_exists` says no of another user's that /proc hides.
     try:
         container = f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:

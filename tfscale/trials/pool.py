@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfscale.launch.gpus import VISIBLE, find_gpus, run_nvidia_smi
+from tfscale.cluster.cores import find_cores
+from tfscale.launch.gpus import VISIBLE, find_gpus
+from tfscale.launch.nvml import list_gpus
 from tfscale.parity.fork_server import ForkServer, ForkServerError, can_fork
 from tfscale.parity.processes import Command, Ending, Process, run_groups, start_fresh
 
@@ -39,8 +41,8 @@ class Pool:
         self._folder = folder
         self._program = (sys.executable, "-m", program)
         # How many trials each GPU has at the moment, and which one each request has.
-        self._loads = dict.fromkeys(find_gpus(os.environ, run_nvidia_smi), 0)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._loads = dict.fromkeys(find_gpus(os.environ, list_gpus), 0)
+        cores = len(find_cores())
         self.at_a_time = at_a_time or len(self._loads) or cores
         self.threads = max(1, cores // self.at_a_time)
         self._timeout_s = timeout_s

@@ -1,21 +1,20 @@
 """Is this worker's port free, and if not, who holds it?"""
 
-import contextlib
 import errno
 import os
 import socket
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from tfscale.errors import ClusterError
 
 # A worker of the same job that was killed a moment ago may not be gone yet.
 _GRACE_S = 1.0
 _INTERVAL_S = 0.05
-_LISTENING = "0A"
-_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_LISTENING = "LISTEN"
+_SHOWN_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -79,54 +78,45 @@ def _describe(error: OSError, port: int, whose: str) -> str:
 
 
 def find_holders(port: int) -> list[PortHolder]:
-    """Returns who listens on a port of this host; nothing where the system does not tell (it is not Linux)."""
-    found = []
-    for table in _TABLES:
-        with contextlib.suppress(OSError):
-            found += parse_listeners(Path(table).read_text().splitlines(), port)
-    owners = _find_owners({inode for _, inode in found})
-    return [PortHolder(address, *owners.get(inode, (None, ""))) for address, inode in found]
+    """Returns who listens on a port of this host; nothing where the system does not tell."""
+    # Needed where something is in the way alone: `tfscale launch` and `import tfscale` start without it.
+    import psutil
+
+    try:
+        connections = psutil.net_connections("tcp")
+    except (psutil.Error, OSError):
+        # Outside of Linux it is told to root alone, in some containers to nobody.
+        return []
+    found = select_listeners(connections, port)
+    return [PortHolder(address, pid, "" if pid is None else _read_command(pid)) for address, pid in found]
 
 
-def parse_listeners(lines: Iterable[str], port: int) -> list[tuple[str, str]]:
-    """Returns address and inode of each socket that listens on a port, from the lines of `/proc/net/tcp` or `tcp6`.
+def select_listeners(connections: Iterable[Any], port: int) -> list[tuple[str, int | None]]:
+    """Returns address and process of each socket that listens on a port, among those of `psutil.net_connections`.
 
     Example:
-        >>> from tfscale.cluster.preflight.ports import parse_listeners
-        >>> line = "0: 0100007F:08AE 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 4711 1"
-        >>> parse_listeners([line], 2222)
-        [('127.0.0.1:2222', '4711')]
+        >>> import socket
+        >>> from types import SimpleNamespace
+        >>> from tfscale.cluster.preflight.ports import select_listeners
+        >>> address = SimpleNamespace(ip="127.0.0.1", port=2222)
+        >>> listener = SimpleNamespace(family=socket.AF_INET, laddr=address, status="LISTEN", pid=4711)
+        >>> select_listeners([listener], 2222)
+        [('127.0.0.1:2222', 4711)]
     """
-    found = []
-    for line in lines:
-        words = line.split()
-        if len(words) < 10 or words[3] != _LISTENING:
-            continue
-        host, _, number = words[1].rpartition(":")
-        if int(number, 16) == port:
-            found.append((f"{_read_host(host)}:{port}", words[9]))
-    return found
+    return [
+        (f"[{each.laddr.ip}]:{port}" if each.family == socket.AF_INET6 else f"{each.laddr.ip}:{port}", each.pid)
+        for each in connections
+        if each.status == _LISTENING and each.laddr.port == port
+    ]
 
 
-def _read_host(text: str) -> str:
-    """Returns an address that is written as 32-bit numbers of this machine's byte order."""
-    packed = b"".join(bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8))
-    if len(packed) == 4:
-        return socket.inet_ntop(socket.AF_INET, packed)
-    return f"[{socket.inet_ntop(socket.AF_INET6, packed)}]"
+def _read_command(pid: int) -> str:
+    """Returns the command line of a process; nothing where it has ended meanwhile, or may not be read."""
+    import psutil
 
-
-def _find_owners(inodes: set[str]) -> dict[str, tuple[int, str]]:
-    """Returns process and command line of each socket that a process of this user holds."""
-    names = {f"socket:[{inode}]": inode for inode in inodes}
-    owners: dict[str, tuple[int, str]] = {}
-    for directory in Path("/proc").glob("[0-9]*") if names else ():
-        # Processes end meanwhile, and others' files cannot be read.
-        with contextlib.suppress(OSError):
-            for descriptor in (directory / "fd").iterdir():
-                with contextlib.suppress(OSError):
-                    inode = names.get(os.readlink(descriptor))
-                    if inode is not None:
-                        command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                        owners[inode] = (int(directory.name), command.strip()[:200])
-    return owners
+    try:
+        words = psutil.Process(pid).cmdline()
+    except (psutil.Error, OSError):
+        return ""
+    # A message must be text that can be printed; arguments are bytes of any kind.
+    return os.fsencode(" ".join(words)).decode(errors="replace").strip()[:_SHOWN_CHARACTERS]
