@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context, lift_to_graph
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.ops import control_flow_util, control_flow_v2_func_graphs
@@ -97,6 +98,25 @@ def graph_of_function(graph: Any, name: str) -> Any:
             return getattr(function, "graph", None)
         graph = getattr(graph, "outer_graph", None)
     return None
+
+
+@contextlib.contextmanager
+def without_graph_optimizer() -> Iterator[None]:
+    """Has TensorFlow run functions whose first call is made meanwhile as they were traced: Grappler leaves them alone.
+
+    Why: the public switch (`tf.config.optimizer.set_experimental_options`) is one for all functions of the process. A
+    function's own is read where it is called; each setting makes a function of its own, which is made ready anew.
+    Breaks first: tests/framework/test_graphs.py::test_without_graph_optimizer.
+    """
+    known = context.context()
+    before = known.function_call_options
+    settings = config_pb2.ConfigProto.FromString(before.config_proto_serialized)
+    settings.graph_options.rewrite_options.disable_meta_optimizer = True
+    known.function_call_options = context.FunctionCallOptions(before.executor_type, settings)
+    try:
+        yield
+    finally:
+        known.function_call_options = before
 
 
 def is_traced_for_xla() -> bool:

@@ -47,12 +47,13 @@ from tfscale.training.call.call_data import suit_batch, use_views
 from tfscale.training.call.call_errors import freeing_when_python_ends, naming_errors
 from tfscale.training.call.frozen import forget_functions, note_trained
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
+from tfscale.training.call.looks import Look
 from tfscale.training.call.on_batches import guard_calls_on_batches
 from tfscale.training.call.placing import place_call
 from tfscale.training.call.predictions import forms_of_predictions, predict_step
 from tfscale.training.call.row_order import order_alike
 from tfscale.training.call.settling import settle_first
-from tfscale.training.call.step_runner import Look, ReplicaSteps, StepRunner
+from tfscale.training.call.step_runner import ReplicaSteps, StepRunner
 from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.check.first_states import FirstStates
@@ -388,8 +389,7 @@ class ModelMethods:
 
     def _suit_data(self, name: str, given: CallArguments) -> None:
         """Measures the workers where `fit` was asked to, and refuses what `predict` could not return in order."""
-        dataset = find_global_dataset(given.get("x"))
-        if dataset is None:
+        if (dataset := find_global_dataset(given.get("x"))) is None:
             return
         if name == "predict":
             dataset.check_order()

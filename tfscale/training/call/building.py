@@ -21,7 +21,7 @@ from tfscale.exact.terms import Terms
 from tfscale.framework.models import build_from_spec, flat_layers
 from tfscale.gradients.updaters import held_optimizers, innermost
 from tfscale.replicas.made import made_under
-from tfscale.training.call.step_runner import Look
+from tfscale.training.call.looks import Look
 from tfscale.training.check.check_rows import CheckRows
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.rehearsal import rehearse, rehearse_eagerly

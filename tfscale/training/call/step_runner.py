@@ -6,11 +6,9 @@ Keras asks a model for three functions of an iterator. These run every replica's
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -26,89 +24,12 @@ from tfscale.replicas.replica_batch import (
     own_parts,
     unsplit_batch,
 )
-from tfscale.replicas.undisturbed import undisturbed
+from tfscale.training.call.looks import Look, Looks
 from tfscale.training.call.steps_per_call import ChosenCalls
+from tfscale.training.call.traced import Traced
 from tfscale.training.step.own_numbers import BegunTraces, FirstTraces
 
 Logs = dict[str, Any]
-# Of what has not shown in so many calls there will be little to see.
-_LAST_LOOK = 1024
-
-
-class Look(Protocol):
-    """What looks at the batches of some calls before anything is done with them."""
-
-    def __call__(self, batch: Any) -> None:
-        """Looks at the first batch."""
-
-    def again(self, batch: Any, *, is_next: bool) -> bool:
-        """Looks at a later one; returns whether the step is to be traced anew.
-
-        Args:
-            batch: As for the first.
-            is_next: Whether nothing was run that was not looked at.
-        """
-
-
-class _Looks:
-    """When a look is due: in the first call, and in those of the powers of two after it."""
-
-    def __init__(self, look: Look | None):
-        self._look = look
-        self._calls = 0
-
-    def are_due(self) -> bool:
-        """Whether the call that begins now is to be looked at."""
-        if self._look is None:
-            return False
-        self._calls += 1
-        if self._calls > _LAST_LOOK:
-            self._look = None
-            return False
-        return self._calls.bit_count() == 1
-
-    def __call__(self, batch: Any, *, is_lone: bool = True) -> bool:
-        """Looks; returns whether the step is to be traced anew. A lone step is all of its call."""
-        if self._look is None:
-            return False
-        if self._calls > 1:
-            return self._look.again(batch, is_next=is_lone and self._calls == 2)
-        self._look(batch)
-        return False
-
-
-class _Traced:
-    """A function that is traced, as often as something else is known of its steps; or run as it is.
-
-    Args:
-        function: What is traced.
-        as_first: Is entered with the number of traces before each; None for a function that is run as it is.
-    """
-
-    def __init__(
-        self, function: Callable[..., Any], as_first: Callable[[int], contextlib.AbstractContextManager[None]] | None
-    ):
-        self._function = function
-        self._as_first = as_first
-        self.forget()
-
-    def __call__(self, *args: Any) -> Any:
-        return self.run(*args)
-
-    def forget(self) -> None:
-        """Has it traced anew."""
-        if self._as_first is None:
-            # Replicas take turns: the first would have made a step that the others have not.
-            self.run = undisturbed()(self._function)
-            return
-        as_first, indices = self._as_first, itertools.count()
-
-        @tf.autograph.experimental.do_not_convert
-        def traced(*args: Any) -> Any:
-            with as_first(next(indices)):
-                return self._function(*args)
-
-        self.run = tf.function(traced, reduce_retracing=True)
 
 
 class ReplicaSteps(NamedTuple):
@@ -139,6 +60,7 @@ class StepRunner:
         self._replicas: LocalReplicas = local_replicas(strategy)
         self._calls = calls
         self._begun = BegunTraces(model)
+        self._device_types = [tf.DeviceSpec.from_string(each).device_type for each in strategy.extended.worker_devices]
         self._count: tuple[int, tf.Tensor] | None = None
 
     def logging_function(self, replica: ReplicaSteps, look: Look | None = None) -> Callable[[Any], Logs]:
@@ -148,7 +70,7 @@ class StepRunner:
             replica: What each replica does.
             look: What looks at the first batch, and at some later ones, before anything is done with them, or None.
         """
-        looks, kind = _Looks(look), FirstTraces()
+        looks, kind = Looks(look), FirstTraces()
 
         @tf.autograph.experimental.do_not_convert
         def one_of_several(batch: Any) -> Any:
@@ -206,16 +128,16 @@ class StepRunner:
 
         return function
 
-    def _on_batch(self, step: Callable[[ReplicaBatch], Any], replica: ReplicaSteps, kind: FirstTraces) -> _Traced:
+    def _on_batch(self, step: Callable[[ReplicaBatch], Any], replica: ReplicaSteps, kind: FirstTraces) -> Traced:
         @tf.autograph.experimental.do_not_convert
         def run(batch: Any) -> Logs:
             return replica.make_logs(self._first_replica(self._run(step, batch)))
 
         return self._traced(run, kind)
 
-    def _traced(self, function: Callable[..., Any], kind: FirstTraces) -> _Traced:
+    def _traced(self, function: Callable[..., Any], kind: FirstTraces) -> Traced:
         traced_as_first = functools.partial(self._begun.trace, kind)
-        return _Traced(function, None if self._model.run_eagerly else traced_as_first)
+        return Traced(function, None if self._model.run_eagerly else traced_as_first, self._device_types)
 
     def _num_steps(self) -> tf.Tensor | None:
         """Steps of the next call; None for a function of one step. A Python number would be traced anew for each."""
@@ -258,7 +180,7 @@ class StepRunner:
             predict: What each replica does: returns the predictions of its rows.
             look: As for `logging_function`.
         """
-        looks, kind = _Looks(look), FirstTraces()
+        looks, kind = Looks(look), FirstTraces()
         several_workers = self._replicas.here < self._replicas.total
 
         @tf.autograph.experimental.do_not_convert

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfscale.exact.randomness import draw_as_first_here, seed_generators
 from tfscale.exact.silence import silenced
 from tfscale.exact.terms import Recorder, Term, Terms, meet_term, meeting_terms
+from tfscale.framework.graphs import without_graph_optimizer
 from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_trace import on_parts, own_part
@@ -140,7 +141,9 @@ class TwoRuns:
         with self._state.put_back():
             if name == "alone":
                 self._state.collect()
-            values = [np.asarray(value) for value in call(data)]
+            # It is run once or a few times: to optimise its graph would take longer than all of them.
+            with without_graph_optimizer():
+                values = [np.asarray(value) for value in call(data)]
             state = self._state.read(alone=name == "alone")
             apart = {} if name == "alone" else self._state.apart()
             kept = self._numbers.read_containers()

@@ -1,0 +1,50 @@
+"""Which calls of a function are looked at before they do anything?"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+# Of what has not shown in so many calls there will be little to see.
+_LAST_LOOK = 1024
+
+
+class Look(Protocol):
+    """What looks at the batches of some calls before anything is done with them."""
+
+    def __call__(self, batch: Any) -> None:
+        """Looks at the first batch."""
+
+    def again(self, batch: Any, *, is_next: bool) -> bool:
+        """Looks at a later one; returns whether the step is to be traced anew.
+
+        Args:
+            batch: As for the first.
+            is_next: Whether nothing was run that was not looked at.
+        """
+
+
+class Looks:
+    """When a look is due: in the first call, and in those of the powers of two after it."""
+
+    def __init__(self, look: Look | None):
+        self._look = look
+        self._calls = 0
+
+    def are_due(self) -> bool:
+        """Whether the call that begins now is to be looked at."""
+        if self._look is None:
+            return False
+        self._calls += 1
+        if self._calls > _LAST_LOOK:
+            self._look = None
+            return False
+        return self._calls.bit_count() == 1
+
+    def __call__(self, batch: Any, *, is_lone: bool = True) -> bool:
+        """Looks; returns whether the step is to be traced anew. A lone step is all of its call."""
+        if self._look is None:
+            return False
+        if self._calls > 1:
+            return self._look.again(batch, is_next=is_lone and self._calls == 2)
+        self._look(batch)
+        return False

@@ -1,0 +1,131 @@
+"""How is a function of Keras's traced, and made ready to run?
+
+TensorFlow optimises the graph of all replicas of a process as a whole, before its first call: the time grows with their
+number, and is most of the first step of many replicas. What it is worth depends on the devices: GPUs get the layouts of
+their convolutions from it; a step of a large model on CPUs takes as long without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.framework.graphs import graph_of_function, without_graph_optimizer
+from tfscale.replicas.undisturbed import undisturbed
+
+# Half a millisecond each; below, a user hardly notices, and of small steps TensorFlow saves a twentieth.
+_MOST_OPERATIONS = 8000
+_CALLS = {
+    "PartitionedCall": ("f",),
+    "StatefulPartitionedCall": ("f",),
+    "If": ("then_branch", "else_branch"),
+    "StatelessIf": ("then_branch", "else_branch"),
+    "While": ("cond", "body"),
+    "StatelessWhile": ("cond", "body"),
+}
+
+
+def leaves_graph_alone(num_operations: int, device_types: Sequence[str]) -> bool:
+    """Whether TensorFlow runs a step as it was traced.
+
+    Args:
+        num_operations: Of the step of all replicas of this process.
+        device_types: Of each of these replicas, `"CPU"` or `"GPU"`.
+
+    Example:
+        >>> from tfscale.training.call.traced import leaves_graph_alone
+        >>> [leaves_graph_alone(20_000, kinds) for kinds in (["CPU"], ["CPU"] * 8, ["GPU"] * 8)]
+        [False, True, False]
+        >>> leaves_graph_alone(1_000, ["CPU"] * 8)
+        False
+    """
+    return _are_several_cpus(device_types) and num_operations > _MOST_OPERATIONS
+
+
+def _are_several_cpus(device_types: Sequence[str]) -> bool:
+    return len(device_types) > 1 and set(device_types) == {"CPU"}
+
+
+def count_operations(graph: Any) -> int:
+    """Counts the operations of a graph, those of the functions that it calls as often as it calls them.
+
+    Args:
+        graph: A `tf.Graph`.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from tfscale.training.call.traced import count_operations
+        >>> double = tf.function(lambda x: x + x)
+        >>> count_operations(double.get_concrete_function(tf.constant(1.0)).graph)
+        3
+        >>> four_times = tf.function(lambda x: double(double(x)))
+        >>> count_operations(four_times.get_concrete_function(tf.constant(1.0)).graph)
+        10
+    """
+    known: dict[str, int] = {}
+
+    def count(graph: Any) -> int:
+        return 0 if graph is None else sum(1 + inside(graph, op) for op in graph.get_operations())
+
+    def inside(graph: Any, op: tf.Operation) -> int:
+        total = 0
+        for attribute in _CALLS.get(op.type, ()):
+            name = op.get_attr(attribute).name
+            if name not in known:
+                known[name] = count(graph_of_function(graph, name))
+            total += known[name]
+        return total
+
+    return count(graph)
+
+
+class Traced:
+    """A function that is traced, as often as something else is known of its steps; or run as it is.
+
+    Args:
+        function: What is traced.
+        as_first: Is entered with the number of traces before each; None for a function that is run as it is.
+        device_types: Of the replicas of this process.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        as_first: Callable[[int], contextlib.AbstractContextManager[None]] | None,
+        device_types: Sequence[str],
+    ):
+        self._function = function
+        self._as_first = as_first
+        self._device_types = device_types
+        # Known when it is traced, and the same for all its traces: each setting is a function of its own to TensorFlow.
+        self._leaves_alone: bool | None = None
+        self._run: Any = None
+        self.forget()
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs it, or a trace of it for arguments like these."""
+        if self._leaves_alone is None:
+            concrete = self._run.get_concrete_function(*args)
+            self._leaves_alone = leaves_graph_alone(count_operations(concrete.graph), self._device_types)
+        with without_graph_optimizer() if self._leaves_alone else contextlib.nullcontext():
+            return self._run(*args)
+
+    def forget(self) -> None:
+        """Has it traced anew."""
+        if self._as_first is None:
+            # Replicas take turns: the first would have made a step that the others have not.
+            self._run, self._leaves_alone = undisturbed()(self._function), False
+            return
+        as_first, indices = self._as_first, itertools.count()
+
+        @tf.autograph.experimental.do_not_convert
+        def traced(*args: Any) -> Any:
+            with as_first(next(indices)):
+                return self._function(*args)
+
+        self._run = tf.function(traced, reduce_retracing=True)
+        self._leaves_alone = None if _are_several_cpus(self._device_types) else False
