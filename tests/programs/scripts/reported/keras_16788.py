@@ -1,4 +1,4 @@
-"""keras#16788 (tensorflow#56676): a model of one's own layers, loaded under MirroredStrategy, runs on one device."""
+"""keras#16788: a model of one's own layers runs on one device when it is loaded under MirroredStrategy."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""tensorflow#62831 (tf-keras#731): `load_weights` under MirroredStrategy ends in a TypeError."""
+"""tensorflow#62831: `load_weights` under MirroredStrategy ends in a TypeError."""
 
 import os
 import tempfile
