@@ -120,6 +120,8 @@ def test_write(tmp_path, capsys):
     assert cli.main(["init", str(path)]) == 0
     assert "+import tfscale" in capsys.readouterr().out
     assert cli.main(["init", str(path), "--write"]) == 0
+    # Nothing is promised that is not there: a script seldom has the two functions.
+    assert "two functions in a file beside it: build()" in capsys.readouterr().err
     assert path.read_bytes().startswith(
         b"import keras\r\nimport tfscale\r\ndp = tfscale.DataParallel(global_batch=32)\r\nwith dp.scope():\r\n    m ="
     )

@@ -51,6 +51,10 @@ def _show(adoption: Adoption, is_written: bool) -> None:
     if adoption.not_placed:
         print(f"{path} was not changed. Place that by hand: docs/command_line.md has the lines.", file=sys.stderr)
     elif is_written:
-        print(f"Written to {path}. Prove it: `tfscale verify {path}:build {path}:data`.", file=sys.stderr)
+        print(
+            f"Written to {path}. Prove it: `tfscale verify proof.py:build proof.py:data`, with two functions in a file "
+            "beside it: build() makes and compiles the model, data() returns what `fit` is given.",
+            file=sys.stderr,
+        )
     elif adoption.text != adoption.source.text:
         print(f"{path} was not changed; --write does it.", file=sys.stderr)
