@@ -17,6 +17,8 @@ from pathlib import Path
 os.environ.update(
     OPENBLAS_NUM_THREADS="1",
     OMP_NUM_THREADS="1",
+    # So does the allocator of pyarrow, which pandas imports where it is installed.
+    JE_ARROW_MALLOC_CONF="background_thread:false",
     CUDA_VISIBLE_DEVICES="-1",
     TF_CPP_MIN_LOG_LEVEL="2",
     # TensorFlow 2.21's oneDNN corrupts the heap with SeparableConv2D, in plain Keras as well.
