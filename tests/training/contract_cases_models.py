@@ -290,9 +290,7 @@ CASES: dict[str, Case] = {
     "own train_step, compute_loss, accumulation": fitting(OwnTrainStep, classifying(_accumulating), labelled()),
     "own train_step, loss object, accumulation": fitting(LossObject, classifying(_accumulating), labelled()),
     "own train_step, loss by hand, accumulation": fitting(LossByHand, classifying(_accumulating), labelled()),
-    "own train_step, accumulation in variables": fitting(
-        AccumulatesInVariables, classifying(), labelled(), epochs=3
-    ),
+    "own train_step, accumulation in variables": fitting(AccumulatesInVariables, classifying(), labelled(), epochs=3),
     "own train_step, steps_per_execution": fitting(LossObject, classifying(steps_per_execution=4), labelled()),
     "own compute_loss": fitting(OwnComputeLoss, classifying(), labelled(), evaluated=True),
     "own test_step": fitting(
