@@ -17,7 +17,7 @@ from pathlib import Path
 os.environ.update(
     OPENBLAS_NUM_THREADS="1",
     OMP_NUM_THREADS="1",
-    # Of the memory of pyarrow, which comes with Ray and which pandas imports where it is there.
+    # So does the allocator of pyarrow, which comes with Ray and which pandas imports where it is there.
     JE_ARROW_MALLOC_CONF="background_thread:false",
     CUDA_VISIBLE_DEVICES="-1",
     TF_CPP_MIN_LOG_LEVEL="2",

@@ -105,6 +105,32 @@ class OwnTrainStep(Subclassed):
         return self.compute_loss(x, y, y_pred, sample_weight)
 
 
+class AccumulatesInVariables(OwnTrainStep):
+    """Gradients are added up in variables over two batches, and the optimizer is given the variables as they stand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self(tf.zeros((1, 8)))
+        self.step_count = tf.Variable(0, trainable=False)
+        self.totals = [tf.Variable(tf.zeros(each.shape), trainable=False) for each in self.trainable_variables]
+
+    def train_step(self, data: Any) -> Any:
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        self.step_count.assign_add(1)
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred, sample_weight)
+        for total, gradient in zip(self.totals, tape.gradient(loss, self.trainable_variables), strict=True):
+            total.assign_add(gradient / 2)
+        tf.cond(self.step_count % 2 == 0, self._update, lambda: None)
+        return {"loss": loss, **self.compute_metrics(x, y, y_pred, sample_weight)}
+
+    def _update(self) -> None:
+        self.optimizer.apply_gradients(zip(self.totals, self.trainable_variables, strict=True))
+        for total in self.totals:
+            total.assign(tf.zeros_like(total))
+
+
 class LossObject(OwnTrainStep):
     def loss_of(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
         del x
@@ -264,6 +290,7 @@ CASES: dict[str, Case] = {
     "own train_step, compute_loss, accumulation": fitting(OwnTrainStep, classifying(_accumulating), labelled()),
     "own train_step, loss object, accumulation": fitting(LossObject, classifying(_accumulating), labelled()),
     "own train_step, loss by hand, accumulation": fitting(LossByHand, classifying(_accumulating), labelled()),
+    "own train_step, accumulation in variables": fitting(AccumulatesInVariables, classifying(), labelled(), epochs=3),
     "own train_step, steps_per_execution": fitting(LossObject, classifying(steps_per_execution=4), labelled()),
     "own compute_loss": fitting(OwnComputeLoss, classifying(), labelled(), evaluated=True),
     "own test_step": fitting(

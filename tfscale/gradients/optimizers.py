@@ -71,7 +71,7 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
     apply = type(optimizer).apply.__get__(optimizer)
 
     def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
-        grads, trainable_variables = list(grads), _as_list(trainable_variables)
+        grads, trainable_variables = [_value(each) for each in grads], _as_list(trainable_variables)
         share = current_share()
         if share is not None and share.num_replicas == 1:
             _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
@@ -167,6 +167,11 @@ def _meet_gradients(optimizer: Any, gradients: list[Any], variables: Any, *, is_
     return meet_term("gradients", optimizer, label, gradients, names or [label] * len(gradients), is_global=is_global)
 
 
+def _value(gradient: Any) -> Any:
+    """What a variable holds on this replica, where gradients were accumulated in one and it is given as it stands."""
+    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.Variable | keras.Variable) else gradient
+
+
 def _as_list(variables: Any) -> Any:
     return variables if variables is None else list(variables)
 
@@ -208,7 +213,7 @@ def sum_gradients(gradients: Any) -> Any:
     share = current_share()
     if sums_where_read():
         return gradients
-    flat: list[Any] = tf.nest.flatten(gradients)
+    flat: list[Any] = [_value(each) for each in tf.nest.flatten(gradients)]
     is_sum = meet_term("gradients", sum_gradients, "tfscale.sum_gradients", flat)
     if num_replicas() == 1 or (share is None and not is_in_loop()):
         return gradients

@@ -520,3 +520,45 @@ def watched() -> dict[str, list[int]]:
     messages = Messages()
     model.fit(**DATA, epochs=1, verbose=0, shuffle=False, callbacks=[*dp.callbacks(), tfscale.callbacks.StallWatch(60)])
     return {"rows": sorted(set(map(int, model.counts.seen))), "said": [each[:60] for each in messages.kept]}
+
+
+class NormalizedNoise(keras.Model):
+    """A GAN whose networks normalize batches; its generator gets nothing but noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        normalized = [keras.layers.BatchNormalization, keras.layers.LeakyReLU]
+        self.generator = keras.Sequential(
+            [keras.Input((3,)), keras.layers.Dense(16), *(each() for each in normalized), keras.layers.Dense(8)]
+        )
+        self.discriminator = keras.Sequential(
+            [keras.Input((8,)), keras.layers.Dense(16), *(each() for each in normalized), keras.layers.Dense(1)]
+        )
+
+    def compile(self, generator_optimizer: Any, discriminator_optimizer: Any) -> None:
+        super().compile()
+        self.optimizers = [generator_optimizer, discriminator_optimizer]
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        real = data[0] if isinstance(data, tuple) else data
+        with tf.GradientTape(persistent=True) as tape:
+            fake = self.generator(tf.random.normal((tf.shape(real)[0], 3)), training=True)
+            score = self.discriminator(real, training=True), self.discriminator(fake, training=True)
+            losses = [-tf.reduce_mean(score[1]), tf.reduce_mean(score[1]) - tf.reduce_mean(tf.tanh(score[0]))]
+        for optimizer, network, loss in zip(self.optimizers, (self.generator, self.discriminator), losses, strict=True):
+            variables = network.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return {"g_loss": losses[0], "d_loss": losses[1]}
+
+
+def normalized_noise() -> dict[str, Any]:
+    """What is said of a step in which noise that is the same for every row is normalized to what rounding leaves."""
+    messages, dp = Messages(), _data_parallel(3)
+    with dp.scope():
+        model = dp.prepare(NormalizedNoise())
+        model.compile(sgd(), sgd())
+    try:
+        history = model.fit(DATA["x"], epochs=1, verbose=0, shuffle=False)
+    except tfscale.ParityError as error:
+        return {"ended": str(error), "said": messages.kept}
+    return {"ended": all(np.isfinite(each) for log in history.history.values() for each in log), "said": messages.kept}

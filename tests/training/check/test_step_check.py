@@ -161,3 +161,8 @@ def test_rows_that_meet_are_not_taken_for_rounding(dtype):
     found = run_case(f"{CASES}:far_from_zero", args=(dtype,))
     assert found["gap"] < 1e-3
     assert any("mixes the rows" in each for each in found["said"])
+
+
+def test_what_rounding_makes_of_noise_that_is_held_still_is_no_difference():
+    found = run_case(f"{CASES}:normalized_noise")
+    assert found["ended"] is True

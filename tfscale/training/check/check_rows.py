@@ -50,6 +50,8 @@ class CheckRows(NamedTuple):
     parts: tuple[ReplicaBatch, ...]
     """Of the replicas of this process."""
     num_rows: int
+    scale: float = 1.0
+    """By what the inputs were multiplied."""
 
     @classmethod
     def of(cls, batch: Any, strategy: tf.distribute.Strategy, amount: Amount = Amount.MOST) -> CheckRows:
@@ -93,7 +95,7 @@ class CheckRows(NamedTuple):
             return (x, *others) if isinstance(data, tuple) else x
 
         parts = tuple(part._replace(data=scaled(part.data)) for part in self.parts)
-        return self._replace(whole=scaled(self.whole), parts=parts)
+        return self._replace(whole=scaled(self.whole), parts=parts, scale=self.scale * factor)
 
 
 def _present(leaf: Any) -> Any:

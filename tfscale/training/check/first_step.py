@@ -126,27 +126,30 @@ class TwoRuns:
         """Traces the divided step: of both all variables must be known, before either is run."""
         self._traced["divided"] = self._trace(self._divided, list(parts))
 
-    def divided(self, parts: Sequence[ReplicaBatch]) -> Outcome:
-        """Runs the step on the parts of this process's replicas."""
-        return self._run("divided", self._divided, list(parts))
+    def divided(self, parts: Sequence[ReplicaBatch], scale: float = 1.0) -> Outcome:
+        """Runs the step on the parts of this process's replicas; its weights are multiplied before."""
+        return self._run("divided", self._divided, list(parts), scale)
 
-    def alone(self, rows: Any) -> Outcome:
-        """Runs the step on all rows, on one replica."""
-        return self._run("alone", self._alone, rows)
+    def alone(self, rows: Any, scale: float = 1.0) -> Outcome:
+        """Runs the step on all rows, on one replica; its weights are multiplied before."""
+        return self._run("alone", self._alone, rows, scale)
 
-    def _run(self, name: str, function: Callable[[Any, list[Any]], Any], data: Any) -> Outcome:
+    def _run(self, name: str, function: Callable[[Any, list[Any]], Any], data: Any, scale: float) -> Outcome:
         if name not in self._traced:
             self._traced[name] = self._trace(function, data)
         call, layout = self._traced[name]
         with self._state.put_back():
             if name == "alone":
                 self._state.collect()
+            added = self._state.multiply(scale) if scale != 1.0 else {}
             # It is run once or a few times: to optimise its graph would take longer than all of them.
             with without_graph_optimizer():
                 values = [np.asarray(value) for value in call(data)]
             state = self._state.read(alone=name == "alone")
             apart = {} if name == "alone" else self._state.apart()
             kept = self._numbers.read_containers()
+        # What was added is nothing that the step has made.
+        state |= {name: state[name] - more for name, more in added.items() if name in state}
         return dataclasses.replace(_outcome(values, layout[0], state), apart=apart, kept=kept)
 
     def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:

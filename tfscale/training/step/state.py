@@ -122,6 +122,18 @@ class State:
             value = _LATER_WEIGHT if copy.dtype.is_floating else min(count, copy.dtype.max)
             _set(copy, tf.fill(copy.shape, tf.cast(value, copy.dtype)))
 
+    def multiply(self, scale: float) -> dict[str, np.ndarray]:
+        """Multiplies all weights that are trained; returns by name what was added to them."""
+        added = {}
+        for name, variable in self._all().items():
+            if not (getattr(variable, "trainable", False) and variable.dtype.is_floating):
+                continue
+            for copy in reversed(self._copies_of(variable).values()):
+                value = _value_of(copy)
+                _set(copy, value * tf.cast(scale, copy.dtype))
+                added[name] = (_value_of(copy) - value).numpy()
+        return added
+
     def read(self, *, alone: bool = False) -> dict[str, np.ndarray]:
         """By name: the first copy, or the sum of what the replicas have counted.
 
