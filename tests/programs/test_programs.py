@@ -26,6 +26,7 @@ CHOSEN = (
     "masked_language_model",
     "optimizers_in_dict",
     "projection_head",
+    "switched_by_callback",
 )
 
 every_program = pytest.mark.parametrize("program", all_programs().values(), ids=lambda program: program.name)

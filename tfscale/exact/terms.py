@@ -110,8 +110,6 @@ class Terms:
         """Whether the step works on gradients before an optimizer gets them, and has to be given those of all rows."""
         self.divides: Divides | None = None
         """For a step that mixes rows, and is given all of them: of which layers the calls are divided."""
-        self.looked_at: Any = None
-        """For which model as it was compiled the step was compared with that of one replica, and found to be it."""
         self.gathered: set[int] = set()
         """Identities of the metrics that need the whole batch at once."""
 

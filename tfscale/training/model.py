@@ -59,7 +59,7 @@ from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.check.first_states import FirstStates
 from tfscale.training.check.first_step import Steps
 from tfscale.training.check.step_check import StepCheck
-from tfscale.training.check.vouching import check_mode, is_checked, look_key
+from tfscale.training.check.vouching import check_mode, is_checked
 from tfscale.training.step import step
 from tfscale.training.step.call_arguments import CallArguments
 from tfscale.training.step.distribution import dataset_spec, forget_expected_batch, prepare_others
@@ -309,8 +309,6 @@ class ModelMethods:
             return None
         mode = self._options.check
         if not is_checked(model, mode, predicts=name == "predict_step"):
-            return None
-        if self._terms[name].looked_at == look_key(model):
             return None
         return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), mode, _FIRSTS[name])
 

@@ -39,7 +39,6 @@ from tfscale.training.check.step_differences import (
     tolerance_of,
 )
 from tfscale.training.check.step_findings import StepFindings
-from tfscale.training.check.vouching import look_key
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.state import LATER_COUNTS, State
 
@@ -99,7 +98,6 @@ class StepCheck:
             ParityError: When the step is not that of one replica. Nothing was updated.
         """
         self._tell(self._look_at_as_many_rows_as_it_takes(batch))
-        self._terms.looked_at = look_key(self._model)
 
     def again(self, batch: Any, *, is_next: bool) -> bool:
         """Looks once more, later in training, where a branch may be taken that the first step did not take.

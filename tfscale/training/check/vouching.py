@@ -93,11 +93,6 @@ def computes_row_by_row(layer: keras.layers.Layer) -> bool:
     return all(map(_is_known_layer, parts)) and all(isinstance(each, keras.layers.Layer) for each in operations)
 
 
-def look_key(model: keras.Model) -> Any:
-    """Changes whenever another first step has to be looked at: after `compile`, and when layers are frozen."""
-    return id(getattr(model, "optimizer", None)), tuple(map(id, model.trainable_variables))
-
-
 def _is_known(thing: Any) -> bool:
     return is_of_keras(thing) and thing not in _RUN_OTHERS
 
