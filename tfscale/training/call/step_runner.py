@@ -22,8 +22,8 @@ from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.replica_batch import (
     LocalReplicas,
     ReplicaBatch,
-    local_replicas,
     own_parts,
+    replicas_of,
     unsplit_batch,
 )
 from tfscale.replicas.undisturbed import undisturbed
@@ -136,7 +136,7 @@ class StepRunner:
     def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, calls: ChosenCalls):
         self._model = model
         self._strategy = strategy
-        self._replicas: LocalReplicas = local_replicas(strategy)
+        self._replicas: LocalReplicas = replicas_of(model)
         self._calls = calls
         self._begun = BegunTraces(model)
         self._count: tuple[int, tf.Tensor] | None = None
