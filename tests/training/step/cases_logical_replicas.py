@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -133,15 +133,18 @@ RUNS: dict[str, Callable[[Any], Outcome]] = {
 }
 
 
-def runs(num_replicas: int, logical_replicas: int | None) -> dict[str, Outcome]:
-    """All of `RUNS` on so many devices."""
+ON_WORKERS = ("layers that draw, last batch uneven", "last batch smaller than L", "dp.dataset with map_fn")
+
+
+def runs(num_replicas: int, logical_replicas: int | None, names: Sequence[str] = tuple(RUNS)) -> dict[str, Outcome]:
+    """Some of `RUNS` on so many devices of this process, or as a worker."""
     if num_replicas > 1:
         tfscale.simulate_replicas(num_replicas)
     strategy = tfscale.make_strategy()
     given = {"global_batch": BATCH, "batch_norm": "local", "seed": 3, "logical_replicas": logical_replicas}
     return {
-        name: run_seeded(lambda _, run=run: run(tfscale.DataParallel(devices=strategy, **given)), None)
-        for name, run in RUNS.items()
+        name: run_seeded(lambda _, run=RUNS[name]: run(tfscale.DataParallel(devices=strategy, **given)), None)
+        for name in names
     }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.processes import run_case
+from tests.processes import run_case, run_workers
 from tests.training.contract import OPTIMIZER_TOLERANCE, TOLERANCE, differences
 from tests.training.step import cases_logical_replicas as cases
 from tests.training.together import Failure, run_together
@@ -26,10 +26,21 @@ def on_devices(request):
 
 @pytest.mark.parametrize("name", cases.RUNS)
 def test_is_the_run_of_as_many_devices(on_devices, on_four_devices, name):
-    found = differences(on_devices[name], on_four_devices[name])
+    assert _beyond_tolerance(on_devices[name], on_four_devices[name]) == {}
+
+
+def _beyond_tolerance(ours, expected):
+    found = differences(ours, expected)
     assert found
     allowed = {"optimizer": OPTIMIZER_TOLERANCE}
-    assert {key: gap for key, gap in found.items() if not gap <= allowed.get(key, TOLERANCE)} == {}
+    return {key: gap for key, gap in found.items() if not gap <= allowed.get(key, TOLERANCE)}
+
+
+def test_on_two_workers_too(on_four_devices):
+    args = (1, cases.LOGICAL, cases.ON_WORKERS)
+    for results in run_workers(f"{CASES}:runs", 2, args=args, timeout_s=300.0):
+        for name in cases.ON_WORKERS:
+            assert _beyond_tolerance(results[name], on_four_devices[name]) == {}
 
 
 @pytest.fixture(scope="module")
