@@ -39,6 +39,7 @@ from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.model import prepare
 from tfscale.training.step.distribution import prepare_others
+from tfscale.training.step.logical_replicas import describe_logical_replicas, note_logical_run, plan_logically
 from tfscale.training.step.micro_batch import check_micro_batch, describe_micro_batch, largest_share
 from tfscale.training.strategy import adopt_strategy, check_network_of, make_strategy
 
@@ -73,6 +74,11 @@ class DataParallel:
             BatchNormalization normalises over a micro-step (of all replicas, if synchronised) and its moving averages
             get the mean of the micro-steps; dropout draws anew for each, so that masks are other ones than without
             micro-steps. `"auto"` tries before the first step what fits, and halves what does not.
+        logical_replicas: L: the run is that of L replicas, on any number N <= L of devices, which need not divide it:
+            each runs its own one after the other, as one step. Rows, random numbers and local BatchNormalization are
+            those of the logical replicas, so that runs on any N agree to rounding. L must divide the global batch; with
+            `per_replica_batch` that is L times as large. Not with `micro_batch`, compression, AdaScale, or a
+            `train_step` of one's own.
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call of the compiled function, as
             many as it needs for the host's share of the time to fall under 2 % (exact). Callbacks for batches are
             called once per call, with its last step, up to a second late. A number given to `compile` goes before;
@@ -81,7 +87,8 @@ class DataParallel:
 
     Raises:
         BatchError: When no or both batch sizes are given, one is not a positive integer, the global batch is smaller
-            than the number of replicas, or `micro_batch` is larger than a replica's part of it.
+            than the number of replicas, `micro_batch` is larger than a replica's part of it, or `logical_replicas` do
+            not divide it or are fewer than the devices.
         ScalingError: When `recipe` is no `Recipe`.
         DeviceError: For unknown devices, or a strategy that is not mirrored.
         CommunicationError: When `network` is no `Network`, or says of a strategy what is not true of it.
@@ -127,6 +134,7 @@ class DataParallel:
         devices: str | int | Sequence[str] | tf.distribute.Strategy = "auto",
         batch_norm: str = "auto",
         micro_batch: int | str | None = None,
+        logical_replicas: int | None = None,
         steps_per_execution: str | None = None,
         seed: int | None = None,
     ):
@@ -142,21 +150,26 @@ class DataParallel:
             "reference_batch": self._recipe.reference_batch,
         }
         given = {**batches, "batch_norm": batch_norm, **self._sending.names(), "seed": seed}
+        given |= {"logical_replicas": logical_replicas}
         self._strategy = _strategy_of(devices, self._network, agree_on=given)
-        self._plan = plan = _plan_of(batches, micro_batch, self.num_replicas)
+        if logical_replicas is None:
+            plan = _plan_of(batches, micro_batch, self.num_replicas)
+        else:
+            plan = plan_logically(batches, logical_replicas, self.num_replicas, micro_batch, self._sending)
+        note_logical_run(self._strategy, logical_replicas)
+        self._plan = plan
+        self._logical_replicas = logical_replicas
         self._micro_batch = micro_batch
         self._seed = seed
         self._steps_per_execution = steps_per_execution
-        self._batch_norm = choose_batch_norm(
-            batch_norm,
-            per_replica_batch=min(float(plan.per_replica_batch), plan.micro_batch),
-            reference_batch=plan.reference_batch,
-        )
+        rows = plan.micro_batch if logical_replicas else min(float(plan.per_replica_batch), plan.micro_batch)
+        self._batch_norm = choose_batch_norm(batch_norm, per_replica_batch=rows, reference_batch=plan.reference_batch)
         # By name, so that a notebook's cell that runs twice is listed once.
         self._knobs: dict[str, ScaledKnob] = {}
         # In the order in which they were prepared.
         self._models: weakref.WeakKeyDictionary[keras.Model, None] = weakref.WeakKeyDictionary()
         as_used: dict[str, Any] = {"batch_norm": self._batch_norm, "batch_ratio": self.batch_ratio}
+        as_used["logical_replicas"] = logical_replicas
         prepare_others(self._strategy, functools.partial(prepare, strategy=self._strategy, **as_used))
         if seed is not None:
             keras.utils.set_random_seed(seed)
@@ -214,6 +227,7 @@ class DataParallel:
             batch_norm=self._batch_norm,
             batch_ratio=self.batch_ratio,
             micro_batch=self._micro_batch,
+            logical_replicas=self._logical_replicas,
             steps_per_execution=self._steps_per_execution,
             network=self._network,
             check=check,
@@ -303,6 +317,7 @@ class DataParallel:
             worker_load=worker_load,
             sharding=sharding,
             seed=self._seed,
+            logical_replicas=self._logical_replicas,
         )
 
     def callbacks(
@@ -347,7 +362,13 @@ class DataParallel:
         share = largest_share(self.global_batch, self.num_replicas)
         micro = [describe_micro_batch(model, self._micro_batch, share) for model in self._models]
         optimizers = [model.optimizer for model in self._models if model.compiled and model.optimizer is not None]
-        others = [*micro, describe_link(self._strategy), *self._sending.describe(optimizers, self.num_replicas)]
+        logical = describe_logical_replicas(self._logical_replicas, self.num_replicas, self.global_batch)
+        others = [
+            *micro,
+            logical,
+            describe_link(self._strategy),
+            *self._sending.describe(optimizers, self.num_replicas),
+        ]
         return "\n".join([describe_recipe(self._recipe, self._plan, knobs), *filter(None, others)])
 
     def _list(self, knobs: Iterable[ScaledKnob], prefix: str = "") -> None:

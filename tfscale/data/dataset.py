@@ -21,7 +21,7 @@ from tfscale.data.rows import EpochRows, replica_loads
 from tfscale.data.same_data import agree
 from tfscale.data.source import DEFAULT_BUFFER, ArraySource, StreamSource, make_files, make_source
 from tfscale.errors import BatchError, DataError
-from tfscale.replicas.replica_batch import CountedPasses, in_turn_on_gpus, local_replicas, on_gpus
+from tfscale.replicas.replica_batch import CountedPasses, in_turn_on_gpus, local_replicas, logical_counts, on_gpus
 
 
 class GlobalDataset:
@@ -50,6 +50,7 @@ class GlobalDataset:
             own and nothing else, which costs least. Batches are full and every example comes once per epoch, but which
             examples meet in a batch then depends on the number of workers.
         seed: Of the orders and of `map_fn`, less than 2^63; None has the chief draw one. All workers use the chief's.
+        logical_replicas: Among how many a batch is divided, of which each replica takes its own; None for no others.
 
     Raises:
         DataError: When the source is none of these, is empty, batched, or of unknown length, or an argument is none of
@@ -70,9 +71,12 @@ class GlobalDataset:
         worker_load: Sequence[float] | str | None = None,
         sharding: str = "exact",
         seed: int | None = None,
+        logical_replicas: int | None = None,
     ):
-        _check_choices(sharding=sharding, cache=cache, worker_load=worker_load, seed=seed)
+        logical = {"logical_replicas": logical_replicas}
+        _check_choices(sharding=sharding, cache=cache, worker_load=worker_load, seed=seed, **logical)
         self._strategy = strategy
+        self.logical_replicas = logical_replicas
         self._source = make_files(source) if sharding == "files" else make_source(source)
         if cache is True and isinstance(self._source, StreamSource):
             self._source = self._source.cached()
@@ -249,6 +253,8 @@ class GlobalDataset:
 
     def _loads(self, worker_load: Sequence[float] | None) -> tuple[Fraction, ...]:
         num_replicas = local_replicas(self._strategy).total
+        if self.logical_replicas is not None:
+            return tuple(map(Fraction, logical_counts(num_replicas, self.logical_replicas)))
         return replica_loads(worker_load, num_workers=self._num_workers, num_replicas=num_replicas)
 
     def agree_with_other_workers(self) -> None:
@@ -312,7 +318,7 @@ def _check_buffer(shuffle: Any) -> int:
     return int(shuffle)
 
 
-def _check_choices(*, sharding: Any, cache: Any, worker_load: Any, seed: Any) -> None:
+def _check_choices(*, sharding: Any, cache: Any, worker_load: Any, seed: Any, logical_replicas: Any) -> None:
     """Refuses values that are none of an argument's."""
     is_auto = isinstance(worker_load, str) and worker_load == "auto"
     rules = (
@@ -327,6 +333,11 @@ def _check_choices(*, sharding: Any, cache: Any, worker_load: Any, seed: Any) ->
             seed is None or (isinstance(seed, int | np.integer) and 0 <= seed < 2**63),
             f"seed={seed!r}",
             "`seed` must be an integer from 0 to 2^63 - 1, or None.",
+        ),
+        (
+            logical_replicas is None or (worker_load is None and sharding == "exact"),
+            f"worker_load={worker_load!r}, sharding={sharding!r}, logical_replicas={logical_replicas}",
+            "`worker_load` and `sharding` must be left out with `logical_replicas`: rows go by these alone.",
         ),
     )
     for holds, received, rule in rules:

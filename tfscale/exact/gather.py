@@ -56,8 +56,9 @@ def gather_rows(x: Any) -> Any:
         return all_gather(tf.convert_to_tensor(x))
     if share.is_part:
         raise ModelError(
-            "With `micro_batch` a step sees a part of the rows at a time, and cannot gather the whole batch.\n"
-            "Received: a call of `tfscale.gather_rows` in a micro-step. Leave `micro_batch` out."
+            "With `micro_batch` or `logical_replicas` a step sees a part of the rows at a time, and cannot gather the "
+            "whole batch.\n"
+            "Received: a call of `tfscale.gather_rows` in such a part. Leave these out."
         )
     x = tf.convert_to_tensor(x)
     own = x[: tf.cast(share.num_examples, tf.int64)]

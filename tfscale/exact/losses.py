@@ -119,9 +119,10 @@ def mixes_rows(loss: keras.losses.Loss) -> bool:
 def _refuse_parts(loss: keras.losses.Loss, share: Share) -> None:
     if share.is_part:
         raise ModelError(
-            "With `micro_batch` a loss must return one value per example, to be averaged or summed.\n"
+            "With `micro_batch` or `logical_replicas` a loss must return one value per example, to be averaged or "
+            "summed.\n"
             f"Received: loss {loss.name!r}, which makes one number of the whole batch. Return one value per example, "
-            "or leave `micro_batch` out."
+            "or leave these out."
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.errors import ModelError
 from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.gather import gather_rows
 from tfscale.exact.terms import as_mean, is_gathered, meet_term, tells_whole_results
@@ -54,7 +55,7 @@ def local_metric_states(variables: Iterable[keras.Variable]) -> list[tf.Tensor]:
 @contextlib.contextmanager
 def unchanged_by_stand_in(variables: Sequence[keras.Variable], share: Share) -> Iterator[None]:
     """Takes back what the metrics counted meanwhile, if this replica's only row is a stand-in."""
-    if share.num_replicas == 1 or tf.get_static_value(share.num_examples):
+    if (share.num_replicas == 1 and share.logical is None) or tf.get_static_value(share.num_examples):
         yield
         return
     before = local_metric_states(variables)
@@ -104,7 +105,9 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
     if share is None:
         _warn_of_number_in_loop(metric, args)
         return update(*args, **kwargs)
-    if share.num_replicas > 1 and (is_gathered(metric) or _may_need_all_rows(metric, args, share)):
+    is_divided = share.num_replicas > 1 or share.logical is not None
+    if is_divided and (is_gathered(metric) or _may_need_all_rows(metric, args, share)):
+        _refuse_logical(metric, share)
         return _update_with_all_rows(metric, args, kwargs)
     if type(metric).update_state not in _COUNTING_NUMBERS or len(args) != 1 or kwargs.get("sample_weight") is not None:
         return update(*args, **kwargs)
@@ -112,10 +115,19 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
     if value.shape.rank != 0 and not _is_list_of_numbers(args[0]):
         return update(*args, **kwargs)
     is_sum = meet_term("metric", metric, f"metric {metric.name!r}", [value])
-    if share.num_replicas == 1:
+    if share.is_whole:
         return update(value)
     # One number of the batch: over all replicas it counts once.
     return update(as_mean(value, share) if is_sum else value, sample_weight=tf.cast(share.weight, metric.dtype))
+
+
+def _refuse_logical(metric: keras.metrics.Metric, share: Share) -> None:
+    if share.logical is not None:
+        raise ModelError(
+            "With `logical_replicas` a metric must count each row by itself, or numbers of them.\n"
+            f"Received: metric {metric.name!r}, which needs all rows of a batch at the same time. Leave it out of "
+            "`compile` and compute it from `predict`, or leave `logical_replicas` out."
+        )
 
 
 def _warn_of_number_in_loop(metric: Any, args: Sequence[Any]) -> None:

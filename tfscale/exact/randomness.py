@@ -3,6 +3,7 @@
 Keras keeps the state of every `SeedGenerator` as one variable with equal copies, so dropout, noise and augmentation
 draw the same numbers on every replica. Here the state stays equal on all replicas, which keeps it one value to save
 and to load, and the replica's number is mixed into each seed as it is drawn. Replica 0 draws what one replica would.
+Logical replicas draw by their own numbers, wherever they run.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.errors import ModelError
 from tfscale.exact.divided_calls import divides_calls
 from tfscale.framework.fit import global_seed_generator, use_global_seed_generator
 from tfscale.framework.layers import generators_of_layers
 from tfscale.framework.one_trace import one_trace
+from tfscale.framework.replicas import is_replicated
 from tfscale.replicas.all_reduce import replica_id, replica_number
 from tfscale.replicas.made import made_under
 from tfscale.replicas.replica_batch import local_replicas
-from tfscale.replicas.share import num_replicas
+from tfscale.replicas.share import current_share, num_replicas
+from tfscale.step_context import Slot
 
 # The odd integer nearest to 2^32 / golden ratio: multiples of it stay far apart modulo 2^32 (Knuth, TAOCP 6.4).
 _STRIDE = 0x9E3779B1
@@ -138,8 +142,35 @@ def _graph_seed(seed: int, replica: int) -> int:
     return (seed + replica * _STRIDE) % _WORD if replica else seed
 
 
+_UNDRAWN = Slot[str | None]("draws_nothing_in")
+
+
+def refusing_draws(what: str) -> contextlib.AbstractContextManager[None]:
+    """Refuses what would be drawn meanwhile by the number of a replica, where the run is that of logical ones.
+
+    Args:
+        what: Is run, for people.
+    """
+    return _UNDRAWN.carrying(what)
+
+
 def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:
+    if _UNDRAWN.value is not None:
+        raise ModelError(
+            "With `logical_replicas` random numbers are drawn in training, and by Keras's own `test_step`.\n"
+            f"Received: {generator.name!r}, drawn from in {_UNDRAWN.value}, where it would depend on the number of "
+            "devices. Draw in training only, or leave `logical_replicas` out."
+        )
+    share = current_share()
+    if share is not None and share.logical is not None and not is_replicated(generator.state):
+        raise ModelError(
+            "A generator from which logical replicas draw must be made under the strategy's scope.\n"
+            f"Received: {generator.name!r}, made outside of it. Give the layer a `keras.random.SeedGenerator` "
+            "that is made inside of `with dp.scope():`."
+        )
     seed = type(generator).next(generator, ordered)
+    if share is not None and share.logical is not None:
+        return replica_seed(seed, share.logical)
     # Between the calls of layers that are divided, every replica draws what one would.
     is_alone = divides_calls() and num_replicas() == 1
     return replica_seed(seed, replica_number()) if tf.distribute.get_replica_context() and not is_alone else seed

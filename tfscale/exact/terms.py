@@ -240,4 +240,4 @@ def sum_over_examples(loss: Any) -> Any:
         3.0
     """
     share, loss = current_share(), tf.convert_to_tensor(loss)
-    return loss if share is None or share.num_replicas == 1 else as_mean(loss, share)
+    return loss if share is None or share.is_whole else as_mean(loss, share)

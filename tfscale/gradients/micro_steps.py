@@ -4,6 +4,8 @@ A micro-step is to a replica what a replica is to the job: part j of replica i h
 batch, and by the convention of `share.py` its loss counts n_ij / n. So gradients are summed, metrics go on counting,
 and the moving statistics of BatchNormalization are averaged by rows: N replicas of k micro-steps each compute what N k
 replicas would. Only one part's activations are alive at a time.
+
+Logical replicas are parts that do not depend on N: those of L replicas, of which each draws by its own number.
 """
 
 from __future__ import annotations
@@ -17,9 +19,16 @@ import tensorflow as tf
 from tfscale.exact.randomness import micro_step_seed, separate_generators
 from tfscale.exact.terms import counting_anew
 from tfscale.framework.models import call_model, compute_loss_of
+from tfscale.gradients.logical_replicas import (
+    LogicalReplicas,
+    kept_by_layers,
+    logical_parts,
+    refuse_draws_from_states,
+)
+from tfscale.gradients.parts import Part, Run, make_part, with_rows
 from tfscale.replicas.all_reduce import all_reduce_sum
-from tfscale.replicas.own_share import make_lone_share, part_of
-from tfscale.replicas.replica_batch import ReplicaBatch, has_rows, own_rows, take_rows, with_stand_in
+from tfscale.replicas.own_share import make_lone_share
+from tfscale.replicas.replica_batch import ReplicaBatch, own_rows, take_rows, with_stand_in
 from tfscale.replicas.share import Denominators, Share, in_share
 from tfscale.replicas.sparse import is_same_for_every_batch, merge_unique_rows
 
@@ -34,16 +43,7 @@ class MicroSteps(NamedTuple):
     where each takes as many as it needs."""
 
 
-class Part(NamedTuple):
-    """The rows of one micro-step."""
-
-    batch: ReplicaBatch
-    share: Share
-    index: Any
-    """0 for the first, which is always there; else an integer tensor, or a number."""
-
-
-Run = Callable[[Part], list[Any]]
+Division = MicroSteps | LogicalReplicas
 
 
 def in_own_share(part: Part, function: Callable[[Part], Any]) -> Any:
@@ -59,7 +59,7 @@ def sum_over_micro_steps(
     run: Run,
     batch: ReplicaBatch,
     share: Share,
-    division: MicroSteps,
+    division: Division,
     statistics: Sequence[keras.Variable],
 ) -> list[Any]:
     """As `add_parts`, for the pass of a model: what a step changes once is changed once.
@@ -74,7 +74,7 @@ def sum_over_micro_steps(
     """
     totals = _global_denominators(model, batch, share, division)
     share = share._replace(denominators=Denominators(totals))
-    state = StepState(model, statistics)
+    state = StepState(model, statistics, is_logical=isinstance(division, LogicalReplicas))
 
     def run_apart(part: Part) -> list[Any]:
         state.begin(part)
@@ -94,13 +94,13 @@ def changing_nothing(model: keras.Model) -> keras.StatelessScope:
     return keras.StatelessScope(state_mapping=values, collect_losses=True)
 
 
-def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, division: MicroSteps) -> list[Any]:
+def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, division: Division) -> list[Any]:
     """What the loss terms divide by, where it is not the number of examples: sums over all parts of all replicas.
 
     They must be known before the first gradient is. The pass that counts them changes no variable; what it computes
     besides masks and weights is not asked for, and left out by TensorFlow.
     """
-    state = StepState(model, [])
+    state = StepState(model, [], is_logical=isinstance(division, LogicalReplicas))
 
     def run(part: Part) -> list[Any]:
         counting = Denominators()
@@ -108,7 +108,7 @@ def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, 
         with changing_nothing(model):
             state.begin(part)
             # By itself, no layer exchanges anything.
-            with in_share(make_lone_share(part.share.num_examples)):
+            with in_share(make_lone_share(part.share.num_examples)._replace(logical=part.share.logical)):
                 y_pred = call_model(model, x, training=True)
             with in_share(part.share._replace(denominators=counting)):
                 compute_loss_of(model, x, y, y_pred, sample_weight, training=True)
@@ -118,11 +118,12 @@ def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, 
     return all_reduce_sum(counts) if counts else []
 
 
-def add_parts(run: Run, batch: ReplicaBatch, share: Share, division: MicroSteps) -> list[Any]:
+def add_parts(run: Run, batch: ReplicaBatch, share: Share, division: Division) -> list[Any]:
     """Runs `run` on each part of a replica's rows, and adds up what it returns.
 
-    All but the first part have exactly `division.rows` rows, a shape that is known while tracing; the first has what
-    is left. With a fixed count the parts differ by one row at most, and some may be stand-ins.
+    All micro-steps but the first have exactly `division.rows` rows, a shape that is known while tracing; the first has
+    what is left. With a fixed count, and of logical replicas, the parts differ by one row at most, and some may be
+    stand-ins.
 
     Args:
         run: Takes a `Part`, returns tensors, sparse gradients or None, each of the same kind for every part. When it
@@ -134,6 +135,8 @@ def add_parts(run: Run, batch: ReplicaBatch, share: Share, division: MicroSteps)
     Returns:
         The sums, in the same order; sparse gradients one after the other.
     """
+    if isinstance(division, LogicalReplicas):
+        return _in_a_loop(run, *logical_parts(batch, share, division), is_logical=True)
     rows = own_rows(batch)
     if division.fixed is not None:
         return _one_by_one(run, batch, share, rows, division.fixed)
@@ -141,17 +144,30 @@ def add_parts(run: Run, batch: ReplicaBatch, share: Share, division: MicroSteps)
         return run(Part(batch, share, 0))
     count = (rows + division.rows - 1) // division.rows
     first = rows - (count - 1) * division.rows
+
+    def part_at(index: Any) -> Part:
+        if isinstance(index, int):
+            return make_part(batch, share, 0, (0, first))
+        start = first + (index - 1) * division.rows
+        part = make_part(batch, share, index, (start, start + division.rows))
+        own = part.share._replace(rows_known=isinstance(rows, int))
+        return part._replace(batch=with_rows(part.batch, division.rows), share=own)
+
+    return _in_a_loop(run, count, part_at)
+
+
+def _in_a_loop(run: Run, count: Any, part_at: Callable[[Any], Part], *, is_logical: bool = False) -> list[Any]:
+    """Adds up what `run` returns for the parts from 0, a number, to `count`, integer tensors."""
     # By itself, because only its outputs tell the loop what there is to be added.
-    outputs = run(_part(batch, share, 0, (0, first)))
+    outputs = run(part_at(0))
+    if is_logical:
+        refuse_draws_from_states()
     present = [position for position, output in enumerate(outputs) if output is not None]
-    if not present:
+    if not present or (isinstance(count, int) and count == 1):
         return outputs
 
     def body(index: tf.Tensor, sums: list[Any]) -> tuple[tf.Tensor, list[Any]]:
-        start = first + (index - 1) * division.rows
-        part = _part(batch, share, index, (start, start + division.rows))
-        own = part.share._replace(rows_known=isinstance(rows, int))
-        more = run(part._replace(batch=_with_rows(part.batch, division.rows), share=own))
+        more = run(part_at(index))
         return index + 1, [_add(total, more[position], index) for position, total in zip(present, sums, strict=True)]
 
     _, sums = tf.while_loop(
@@ -172,32 +188,11 @@ def _one_by_one(run: Run, batch: ReplicaBatch, share: Share, rows: Any, count: i
         before = tf.nest.flatten(outputs[-1:], expand_composites=True)
         # Else TensorFlow would run them all at once, with the memory of all.
         with tf.control_dependencies([value for value in before if value is not None]):
-            part = _part(batch, share, index, bounds)
+            part = make_part(batch, share, index, bounds)
             # A part may be empty, where others have rows to exchange statistics of.
             data = take_rows(batch.data, *with_stand_in(*bounds, rows), batch.whole)
             outputs.append(run(part._replace(batch=batch._replace(data=data))))
     return [_total(values) for values in zip(*outputs, strict=True)]
-
-
-def _part(batch: ReplicaBatch, share: Share, index: Any, bounds: tuple[Any, Any]) -> Part:
-    """The rows from `bounds[0]` to `bounds[1]`."""
-    counted = (tf.cast(bounds[1] - bounds[0], tf.float32)) * share.is_counted(tf.float32)
-    first_row = share.first_row + tf.cast(bounds[0], tf.int64)
-    own = share._replace(
-        num_examples=counted, weight=part_of(counted, share.global_examples), first_row=first_row, is_part=True
-    )
-    return Part(batch._replace(data=take_rows(batch.data, *bounds, batch.whole)), own, index)
-
-
-def _with_rows(batch: ReplicaBatch, rows: int) -> ReplicaBatch:
-    """Lets shapes say how many rows there are, which a slice between two tensors does not."""
-    leaves = [
-        tf.ensure_shape(leaf, [rows, *leaf.shape[1:]])
-        if isinstance(leaf, tf.Tensor) and has_rows(leaf) and str(place) not in batch.whole
-        else leaf
-        for place, leaf in enumerate(tf.nest.flatten(batch.data))
-    ]
-    return batch._replace(data=tf.nest.pack_sequence_as(batch.data, leaves))
 
 
 def _begin(output: Any) -> Any:
@@ -250,16 +245,20 @@ class StepState:
 
     Each part begins with the moving statistics of before the step: what they become is averaged, as over replicas.
     Each draws from streams of its own; after the step the generators are where the first part left them, so that they
-    are equal on replicas with different numbers of parts.
+    are equal on replicas with different numbers of parts. So is what else a layer keeps, of logical replicas.
 
     Args:
         model: The model that is trained or evaluated.
         statistics: The moving averages of its BatchNormalization layers.
+        is_logical: Whether the parts are logical replicas.
     """
 
-    def __init__(self, model: keras.Model, statistics: Sequence[keras.Variable]):
+    def __init__(self, model: keras.Model, statistics: Sequence[keras.Variable], *, is_logical: bool = False):
+        self._is_logical = is_logical
         self._statistics = list(statistics)
         self._seeds = [generator.state for generator in separate_generators(model)]
+        if is_logical:
+            self._seeds += kept_by_layers(model, [*self._statistics, *self._seeds])
         self._before = [tf.convert_to_tensor(each.value) for each in (*self._statistics, *self._seeds)]
         self._after_first: list[tf.Tensor] = []
 
@@ -270,7 +269,8 @@ class StepState:
         for variable, value in zip(self._statistics, self._before, strict=False):
             variable.assign(value)
         for variable, value in zip(self._seeds, self._before[len(self._statistics) :], strict=True):
-            variable.assign(micro_step_seed(value, part.index))
+            # A logical replica's number is mixed in where it draws.
+            variable.assign(value if self._is_logical else micro_step_seed(value, part.index))
 
     def end(self, part: Part) -> None:
         """To be called at the end of each part."""

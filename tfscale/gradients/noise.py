@@ -17,8 +17,8 @@ import tensorflow as tf
 from tfscale.exact.loss_weights import forget_parts, noted_parts
 from tfscale.exact.terms import is_recording
 from tfscale.framework.losses import loss_entries
-from tfscale.gradients.micro_steps import Part
 from tfscale.gradients.noise_recorder import NoiseRecorder
+from tfscale.gradients.parts import Part
 from tfscale.gradients.route import GradientRoute
 from tfscale.gradients.updaters import accumulates
 from tfscale.replicas.owners import Fact

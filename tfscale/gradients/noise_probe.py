@@ -16,7 +16,8 @@ from tfscale.exact.loss_weights import forget_parts, noted_parts
 from tfscale.exact.plain_step import meet_loss
 from tfscale.exact.terms import as_mean
 from tfscale.framework.models import call_model, compute_loss_of
-from tfscale.gradients.micro_steps import MicroSteps, Part, in_own_share, sum_over_micro_steps
+from tfscale.gradients.micro_steps import MicroSteps, in_own_share, sum_over_micro_steps
+from tfscale.gradients.parts import Part
 
 _HALVES = 2
 

@@ -14,8 +14,8 @@ from tfscale.exact.batch_norm import synchronizes
 from tfscale.exact.norms import squared_norm
 from tfscale.framework.losses import loss_tracker
 from tfscale.framework.optimizers import clips_gradients, micro_step_counter, trained_variables
-from tfscale.gradients.micro_steps import Part
 from tfscale.gradients.noise_probe import probe
+from tfscale.gradients.parts import Part
 from tfscale.gradients.updaters import accumulates, innermost
 from tfscale.replicas.agreement import gathering_from_workers
 from tfscale.replicas.replica_batch import local_replicas

@@ -35,6 +35,7 @@ from tfscale.recovery.values import put_in_arrays, take_out_arrays
 from tfscale.recovery.variables import RunVariables
 from tfscale.recovery.votes import Vote, Workers
 from tfscale.replicas.failures import EndedTogetherError
+from tfscale.replicas.replica_batch import LOGICAL_REPLICAS
 from tfscale.replicas.undisturbed import undisturbed
 
 _log = logging.getLogger(__name__)
@@ -101,7 +102,8 @@ class RecoveryRun:
         check_states(self._callbacks)
         self._variables = RunVariables(self._model, self._strategy)
         self._rates = first_rates(self._model)
-        self._identity = {**self._data.identity, **identify_optimizers(self._model)}
+        logical = {"logical replicas": LOGICAL_REPLICAS.of(self._model, 0)}
+        self._identity = {**self._data.identity, **identify_optimizers(self._model), **logical}
         self._termination.start()
         start_s = time.perf_counter()
         run = (self._variables, self._identity, self._data.global_batch, self._watchers.bring_back)

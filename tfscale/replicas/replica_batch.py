@@ -2,6 +2,8 @@
 
 Replica i of N takes the rows from floor(i * n / N) to floor((i + 1) * n / N) of a global batch of n examples, so that
 any n can be split, the shares differ by one row at most, and the order of the rows is the order of the replicas.
+With L logical replicas its rows are those of the logical ones floor(i * L / N) to floor((i + 1) * L / N), of which each
+has its share of the batch as if there were L replicas.
 Every worker reads the same global batches and keeps its own rows; all workers therefore reach the end of the
 data at the same step, and no collective is needed to find out.
 """
@@ -9,12 +11,15 @@ data at the same step, and no collective is needed to find out.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
+from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_walk import mark_own
 
 
@@ -43,11 +48,49 @@ class LocalReplicas(NamedTuple):
     """How many live in this process."""
     total: int
     """Replicas of the whole job."""
+    logical: int | None = None
+    """Among how many logical replicas a batch is divided, of which each replica runs its own; None for no others."""
+
+    def first_row(self, replica: int, rows: Any) -> Any:
+        """Row of a batch of so many at which those of a replica begin; of the replica behind the last, all rows.
+
+        Example:
+            >>> three = LocalReplicas(0, 3, 3, logical=8)
+            >>> [three.first_row(replica, 24) for replica in range(4)]
+            [0, 6, 15, 24]
+        """
+        parts = self.logical or self.total
+        return rows * first_logical(replica, self.total, parts) // parts
 
     @property
     def ids(self) -> range:
         """Global replica ids, in order."""
         return range(self.first, self.first + self.here)
+
+
+def first_logical(replica: Any, num_replicas: int, num_logical: int) -> Any:
+    """The first of the logical replicas that a replica runs; they follow each other."""
+    return replica * num_logical // num_replicas
+
+
+def logical_counts(num_replicas: int, num_logical: int) -> list[int]:
+    """How many of the logical replicas each replica runs.
+
+    Example:
+        >>> logical_counts(3, 8)
+        [2, 3, 3]
+    """
+    bounds = [first_logical(replica, num_replicas, num_logical) for replica in range(num_replicas + 1)]
+    return [after - first for first, after in itertools.pairwise(bounds)]
+
+
+# Among how many a model's batches are divided.
+LOGICAL_REPLICAS = Fact[int](PreparedModel, "logical_replicas")
+
+
+def replicas_of(model: keras.Model) -> LocalReplicas:
+    """As `local_replicas`, with the division of a prepared model's batches."""
+    return local_replicas(model.distribute_strategy)._replace(logical=LOGICAL_REPLICAS.of(model))
 
 
 def local_replicas(strategy: tf.distribute.Strategy) -> LocalReplicas:
@@ -100,7 +143,7 @@ def split_rows(
     """As `split_global_batch`, when `count_rows` has said how many rows there are, and which leaves are whole."""
     batches = []
     for replica in replicas.ids:
-        start, stop = rows * replica // replicas.total, rows * (replica + 1) // replicas.total
+        start, stop = replicas.first_row(replica, rows), replicas.first_row(replica + 1, rows)
         bounds = with_stand_in(start, stop, rows) if stand_in else (start, stop)
         count, total, first = (tf.cast(number, tf.int64) for number in (stop - start, rows, start))
         batches.append(ReplicaBatch(take_rows(data, *bounds, whole), count, total, first, whole))
@@ -249,10 +292,18 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
         strategy: Whose replicas to feed.
         for_loop: Whether a loop of the user's own takes the batches: each replica's rows and nothing else, in what
             `strategy.run` hands out.
+        logical: Among how many logical replicas they are divided; None for no others.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, *, for_loop: bool = False):
-        self._replicas = local_replicas(strategy)
+    def __init__(
+        self,
+        dataset: tf.data.Dataset,
+        strategy: tf.distribute.Strategy,
+        *,
+        for_loop: bool = False,
+        logical: int | None = None,
+    ):
+        self._replicas = local_replicas(strategy)._replace(logical=logical)
         self._for_loop = for_loop
         self._strategy = strategy
         self.global_spec = dataset.element_spec

@@ -61,6 +61,8 @@ class Share(NamedTuple):
     """False for a part of known shape of rows whose number was not known while tracing."""
     logged_per_example: Any = 1.0
     """What each example weighs in the logged loss, float32: other than 1 where the first input is a side input."""
+    logical: Any = None
+    """The logical replica whose rows they are, a number or an integer tensor: by it, random numbers are drawn."""
     denominators: Denominators | None = None
     """Sums over replicas and micro-steps that are known before the step; None where each is asked for on the way."""
 
@@ -76,7 +78,8 @@ class Share(NamedTuple):
     def as_numbers(self) -> tuple[int | float | bool, ...]:
         """Those of an eager step."""
         known = self.num_examples, self.global_examples, self.weight, self.first_row
-        return (*map(float, known), self.num_replicas, self.weights_gradients, self.is_part, self.rows_known)
+        logical = -1 if self.logical is None else int(self.logical)
+        return (*map(float, known), self.num_replicas, self.weights_gradients, self.is_part, self.rows_known, logical)
 
 
 _SHARE = Slot[Share | None]("share")

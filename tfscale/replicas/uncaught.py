@@ -14,12 +14,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.errors import ModelError
 from tfscale.replicas.failures import explain_caught, explain_uncaught
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.peers import watch_loop
 from tfscale.replicas.replica_batch import local_replicas
 
 _FRAMEWORKS = ("tensorflow", "keras", "tfscale")
+# The logical replicas of a job whose run is to be theirs.
+LOGICAL_RUN = Fact[int](ReplicaGroup, "logical_replicas")
 # Whether a script runs steps on the replicas itself.
 RUNS_LOOPS = Fact[bool](ReplicaGroup, "runs_loops")
 
@@ -34,6 +37,13 @@ def begin_loop(strategy: tf.distribute.Strategy, function: Any = None) -> None:
         function: That it gave to `strategy.run`; of tfscale's own there are many, outside of loops.
     """
     replicas = local_replicas(strategy)
+    if strategy in LOGICAL_RUN and function is not None and not _is_of_tfscale(function):
+        raise ModelError(
+            "With `logical_replicas` a model trains by `fit` or `train_on_batch`: a loop by hand knows none of "
+            "them.\n"
+            f"Received: logical_replicas={LOGICAL_RUN[strategy]} and a function that is given to `strategy.run`. Leave "
+            "`logical_replicas` out, or put what the function does into `compute_loss`."
+        )
     if replicas.here < replicas.total and strategy not in RUNS_LOOPS and not _is_of_tfscale(function):
         RUNS_LOOPS.set(strategy, True)
         _explain_what_is_uncaught(strategy)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -32,7 +32,7 @@ from tfscale.gradients.compression.choice import check_compression_devices
 from tfscale.gradients.network import Network, choose_network
 from tfscale.gradients.optimizers import reduce_gradients_once
 from tfscale.gradients.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
-from tfscale.gradients.sending import Sending, choose_sending, send_gradients
+from tfscale.gradients.sending import choose_sending, send_gradients
 from tfscale.gradients.updaters import held_optimizers, innermost, updating
 from tfscale.moved import refusing_moved
 from tfscale.recovery.callback import RecoverableFit, find_recoverable_fit
@@ -59,11 +59,13 @@ from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.check.first_states import FirstStates
 from tfscale.training.check.first_step import Steps
 from tfscale.training.check.step_check import StepCheck
-from tfscale.training.check.vouching import check_mode, is_checked
+from tfscale.training.check.vouching import check_mode, is_checked, refuse_unseen
 from tfscale.training.step import step
 from tfscale.training.step.call_arguments import CallArguments
 from tfscale.training.step.distribution import dataset_spec, forget_expected_batch, prepare_others
+from tfscale.training.step.logical_replicas import LogicalRun, check_beside
 from tfscale.training.step.micro_batch import MicroBatch
+from tfscale.training.step.options import Options
 from tfscale.training.strategy import adopt_strategy, check_network_of
 
 _FIRSTS = {"train_step": "first step", "test_step": "first step of an evaluation", "predict_step": "first prediction"}
@@ -78,6 +80,7 @@ def prepare(
     batch_norm: str = "synchronized",
     batch_ratio: int | Fraction = 1,
     micro_batch: int | str | None = None,
+    logical_replicas: int | None = None,
     steps_per_execution: str | None = None,
     network: Network | None = None,
     check: str = "auto",
@@ -95,6 +98,7 @@ def prepare(
         batch_ratio: Global batch / reference batch. Unless it is 1, the moving averages of BatchNormalization get the
             momentum m^r, with which they remember as many examples; files keep the m of the recipe.
         micro_batch: Most rows of a replica in one forward and backward pass; see `DataParallel`. Needs `global_batch`.
+        logical_replicas: Has a run depend on them, and not on the devices; see `DataParallel`.
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call; see `DataParallel`.
         network: How gradients travel, by its `compression` and `double_buffering`. What else is in it is that of the
             strategy: give `make_strategy` the same.
@@ -111,7 +115,7 @@ def prepare(
             the four.
         ParityError: In `fit` and `evaluate`, when the first step is not that of one replica. Nothing was updated.
         DeviceError: When the strategy is of another kind.
-        BatchError: When `micro_batch` or `steps_per_execution` is none of these.
+        BatchError: When `micro_batch`, `logical_replicas` or `steps_per_execution` is none of these.
         CommunicationError: When `network` is none, the strategy was made with another one, or the compression is not
             for these devices; in `fit`, when the optimizer cannot go with it.
 
@@ -130,24 +134,14 @@ def prepare(
     sending = choose_sending(network)
     check_compression_devices(sending.compression, strategy)
     check_mode(check)
-    options = Options(global_batch, batch_norm, batch_ratio, micro_batch, steps_per_execution, sending, check)
+    check_beside(logical_replicas, micro_batch, sending)
+    rows = global_batch, micro_batch, logical_replicas
+    options = Options(*rows, batch_norm, batch_ratio, steps_per_execution, sending, check)
     ModelMethods(model, strategy, options).install()
     # Others that were made under the same scope, with the same choices but for the batch.
     others = options._replace(global_batch=None, micro_batch=None)
     prepare_others(strategy, lambda other: ModelMethods(other, strategy, others).install())
     return model
-
-
-class Options(NamedTuple):
-    """What `prepare` was asked for, besides the model and its strategy."""
-
-    global_batch: int | None
-    batch_norm: str
-    batch_ratio: int | Fraction
-    micro_batch: int | str | None
-    steps_per_execution: str | None
-    sending: Sending
-    check: str
 
 
 class ModelMethods:
@@ -167,6 +161,7 @@ class ModelMethods:
         self._micro_batch = MicroBatch(options.micro_batch, options.global_batch, strategy, options.batch_norm)
         self._calls = ChosenCalls(strategy, options.steps_per_execution)
         self._sending = options.sending
+        self._logical = LogicalRun(model, strategy, options.logical_replicas, options.batch_norm)
         self._runner = StepRunner(model, strategy, self._calls)
         self._terms = {name: Terms() for name in _FIRSTS}
         self._first_states = FirstStates(model, strategy)
@@ -204,7 +199,7 @@ class ModelMethods:
         forget_expected_batch(self._strategy)
         if self._model.train_function is None or force:
             look = self._adapt("train_step")
-            division = self._micro_batch.divide(self._model, self._data_spec)
+            division = self._logical.divide(self._model) or self._micro_batch.divide(self._model, self._data_spec)
             default = functools.partial(step.train_step, division=division)
             steps = self._steps("train_step", default, step.own_train_step, self._options.batch_norm)
             function = self._logging_function(steps, look)
@@ -218,7 +213,7 @@ class ModelMethods:
         """As `keras.Model.make_test_function`."""
         if self._model.test_function is None or force:
             look = self._adapt("test_step")
-            division = self._micro_batch.divide(self._model)
+            division = self._logical.divide(self._model) or self._micro_batch.divide(self._model)
             steps = self._steps("test_step", functools.partial(step.test_step, division=division), step.own_test_step)
             self._model.test_function = self._logging_function(steps, look)
         return self._model.test_function
@@ -228,7 +223,8 @@ class ModelMethods:
         if self._model.predict_function is None or force:
             look = self._adapt("predict_step")
             predict = functools.partial(predict_step, self._model, terms=self._terms["predict_step"])
-            self._model.predict_function = self._runner.predict_function(predict, look)
+            predict_or_refuse = self._logical.drawing_nothing(predict, "`predict`")
+            self._model.predict_function = self._runner.predict_function(predict_or_refuse, look)
         return self._model.predict_function
 
     def build(self, iterator: Any = None, data_batch: Any = None) -> None:
@@ -255,7 +251,8 @@ class ModelMethods:
             def run_own(rows: Any) -> Any:
                 return own(self._model, rows, *more, terms=terms)
 
-            return ReplicaSteps(run_own, run_own, make_logs=dict)
+            alone = self._logical.drawing_nothing(run_own, f"a `{name}` of one's own")
+            return ReplicaSteps(alone, alone, make_logs=dict)
 
         def run(rows: Any, sends_states: bool) -> Any:
             return default(self._model, rows, *more, terms=terms, sends_states=sends_states)
@@ -271,7 +268,7 @@ class ModelMethods:
         """Makes every part of the compiled model exact for the step `name`; returns what looks at its batches."""
         model, terms = self._model, self._terms[name]
         refuse_half_made(model)
-        refuse_stateful_layers(model, self._strategy.num_replicas_in_sync)
+        refuse_stateful_layers(model, self._logical.total or self._strategy.num_replicas_in_sync)
         self._first_states.begin()
         with noting_half_made():
             is_built = build_for(model, self._strategy, name, self._data_spec, terms)
@@ -305,9 +302,11 @@ class ModelMethods:
     def _look(self, name: str) -> StepCheck | None:
         """What looks at the first step of a kind; None where there is nothing to be found."""
         model = self._model
-        if self._strategy.num_replicas_in_sync == 1:
+        mode, count = self._options.check, int(self._strategy.num_replicas_in_sync)
+        if name != "predict_step":
+            refuse_unseen(model, mode, num_replicas=count, logical_replicas=self._logical.total)
+        if count == 1:
             return None
-        mode = self._options.check
         if not is_checked(model, mode, predicts=name == "predict_step"):
             return None
         return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), mode, _FIRSTS[name])

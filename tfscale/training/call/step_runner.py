@@ -20,8 +20,8 @@ from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.replica_batch import (
     LocalReplicas,
     ReplicaBatch,
-    local_replicas,
     own_parts,
+    replicas_of,
     unsplit_batch,
 )
 from tfscale.training.call.looks import Look, Looks
@@ -57,7 +57,7 @@ class StepRunner:
     def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, calls: ChosenCalls):
         self._model = model
         self._strategy = strategy
-        self._replicas: LocalReplicas = local_replicas(strategy)
+        self._replicas: LocalReplicas = replicas_of(model)
         self._calls = calls
         self._begun = BegunTraces(model)
         self._device_types = [tf.DeviceSpec.from_string(each).device_type for each in strategy.extended.worker_devices]

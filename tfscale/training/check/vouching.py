@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ from tfscale.framework.losses import arguments_of_function, loss_entries, metric
 from tfscale.framework.models import all_metrics, flat_layers
 from tfscale.gradients.updaters import innermost
 
+_log = logging.getLogger(__name__)
 MODES = ("auto", "always", "warn", "off")
 # Keras's own, which run what a user gives them.
 _RUN_OTHERS = (keras.layers.Lambda,)
@@ -45,6 +47,32 @@ def is_checked(model: keras.Model, mode: str, *, predicts: bool = False) -> bool
     if mode == "off":
         return False
     return mode in ("always", "warn") or bool(foreign_parts(model, predicts=predicts))
+
+
+def refuse_unseen(model: keras.Model, mode: str, *, num_replicas: int, logical_replicas: int | None) -> None:
+    """Refuses, on one device, code that is looked at on several: logical replicas divide its rows all the same.
+
+    Args:
+        model: Built and, where it is, compiled.
+        mode: `check` of `prepare`.
+        num_replicas: Devices of the job.
+        logical_replicas: Of the run, or None.
+
+    Raises:
+        ModelError: Naming what tfscale cannot vouch for.
+    """
+    if num_replicas > 1 or logical_replicas in (None, 1) or not is_checked(model, mode):
+        return
+    found = ", ".join(foreign_parts(model)) or f"check={mode!r}"
+    if mode == "warn":
+        _log.warning("on one device it is not looked at whether %s treats each row by itself", found)
+        return
+    raise ModelError(
+        "Code of your own must make means over its rows, and let none of them meet. The first step shows whether it "
+        "does, but not on one device, where logical replicas take turns.\n"
+        f"Received: model {model.name!r} with {found}. Run it once on two (`tfscale.simulate_replicas(2)`), then "
+        'say so here: `dp.prepare(model, check="off")`.'
+    )
 
 
 def foreign_parts(model: keras.Model, *, predicts: bool = False) -> list[str]:

@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.cluster.place import ON_BATCH
-from tfscale.data.dataset import OwnBatches, find_global_dataset
+from tfscale.data.dataset import GlobalDataset, OwnBatches, find_global_dataset
 from tfscale.errors import DataError, ModelError
 from tfscale.exact.randomness import seeds_of_replicas, separate_random_streams
 from tfscale.framework.datasets import groups_by_window, has_unseeded_shuffle, one_replica_spec, shuffles_batches
@@ -24,7 +24,7 @@ from tfscale.replicas.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_
 from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.callers import callers
 from tfscale.replicas.owners import Fact, ReplicaGroup
-from tfscale.replicas.replica_batch import GlobalBatches, has_rows, local_replicas, num_rows
+from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, GlobalBatches, has_rows, local_replicas, num_rows
 from tfscale.replicas.uncaught import begin_loop
 from tfscale.training.step.hand_loops import prepare_function
 
@@ -50,10 +50,12 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         # Taken by whatever comes first, which is the training data; what is left would be for evaluation data.
         expected = EXPECTED.forget(strategy)
         own = find_global_dataset(dataset)
+        logical = None if model is None else LOGICAL_REPLICAS.of(model)
         if own is not None:
+            _check_division(own, logical)
             return OwnBatches(own, strategy)
         _refuse_own_orders(dataset, strategy)
-        return GlobalBatches(_checked(dataset, expected), strategy, for_loop=model is None)
+        return GlobalBatches(_checked(dataset, expected), strategy, for_loop=model is None, logical=logical)
 
     strategy.experimental_distribute_dataset = distribute
     run = strategy.run
@@ -83,6 +85,15 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
     strategy.run = run_once
+
+
+def _check_division(dataset: GlobalDataset, logical_replicas: int | None) -> None:
+    if dataset.logical_replicas != logical_replicas:
+        raise DataError(
+            "Data and model must have the same `logical_replicas`.\n"
+            f"Received: {dataset.logical_replicas} of the data, {logical_replicas} of the model. Make both by one "
+            "`DataParallel`."
+        )
 
 
 _CALLS = ("fit", "evaluate", "predict")

@@ -19,7 +19,8 @@ from tfscale.errors import BatchError, ModelError
 from tfscale.exact.batch_norm import batch_norm_layers, is_synchronized
 from tfscale.exact.plain_step import has_own_step
 from tfscale.framework.models import call_model, compute_loss_of
-from tfscale.gradients.micro_steps import MicroSteps, Part, add_parts, changing_nothing, in_own_share
+from tfscale.gradients.micro_steps import MicroSteps, add_parts, changing_nothing, in_own_share
+from tfscale.gradients.parts import Part
 from tfscale.replicas.agreement import least_of_workers
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
 from tfscale.replicas.own_share import make_lone_share

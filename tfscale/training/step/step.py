@@ -25,7 +25,8 @@ from tfscale.framework.losses import loss_tracker
 from tfscale.framework.models import call_model, compute_loss_of
 from tfscale.gradients import noise, optimizers
 from tfscale.gradients.double_buffer import sending_what_waits, takes_turns
-from tfscale.gradients.micro_steps import MicroSteps, Part, Run, in_own_share, sum_over_micro_steps
+from tfscale.gradients.micro_steps import Division, in_own_share, sum_over_micro_steps
+from tfscale.gradients.parts import Part, Run
 from tfscale.gradients.updaters import accumulates, held_optimizers
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
 from tfscale.replicas.own_share import make_lone_share, share_of
@@ -34,6 +35,7 @@ from tfscale.replicas.replica_batch import ReplicaBatch
 from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.replicas.xla import run_compiled
 from tfscale.training.step import checksums
+from tfscale.training.step.logical_replicas import refuse_division_by_calls
 from tfscale.training.step.non_finite import Telling, not_finite, telling, watching
 from tfscale.training.step.sent_along import SentAlong, weighted
 
@@ -44,7 +46,7 @@ def train_step(
     model: keras.Model,
     batch: ReplicaBatch,
     batch_norm: str,
-    division: MicroSteps | None,
+    division: Division | None,
     *,
     terms: Terms,
     sends_states: bool,
@@ -55,7 +57,7 @@ def train_step(
         model: A prepared model with Keras's own `train_step`.
         batch: This replica's rows.
         batch_norm: `"local"` or `"synchronized"`.
-        division: Of the rows into micro-steps; None for one pass over all of them.
+        division: Of the rows into micro-steps or logical replicas; None for one pass over all of them.
         terms: What is known of its losses and metrics.
         sends_states: Whether metric states travel in this step. They are whole at any time: `send_states` after the
             last of several steps is enough.
@@ -65,15 +67,17 @@ def train_step(
     """
     with counting_reductions(model), sending_what_waits([model.optimizer]), meeting_terms(terms):
         if terms.divides:
+            refuse_division_by_calls(division)
             return _states_of_all_rows(model, "train_step", batch, terms.divides, batch_norm, sends_states=sends_states)
         return _default_train_step(model, batch, batch_norm, division, sends_states)
 
 
 def test_step(
-    model: keras.Model, batch: ReplicaBatch, division: MicroSteps | None, *, terms: Terms, sends_states: bool
+    model: keras.Model, batch: ReplicaBatch, division: Division | None, *, terms: Terms, sends_states: bool
 ) -> list[tf.Tensor]:
     """Updates the metrics of `model` from this replica's rows; as `train_step` without the update."""
     if terms.divides:
+        refuse_division_by_calls(division)
         with meeting_terms(terms):
             return _states_of_all_rows(model, "test_step", batch, terms.divides, sends_states=sends_states)
     share = share_of(batch)
@@ -186,7 +190,7 @@ def _states_of_all_rows(
 
 
 def _default_train_step(
-    model: keras.Model, batch: ReplicaBatch, batch_norm: str, division: MicroSteps | None, sends_states: bool
+    model: keras.Model, batch: ReplicaBatch, batch_norm: str, division: Division | None, sends_states: bool
 ) -> list[tf.Tensor]:
     """Keras's own `train_step`, with its pass over all rows or over parts of them."""
     optimizer, variables, share = model.optimizer, model.trainable_weights, share_of(batch)
@@ -225,7 +229,7 @@ def _sum_over_parts(
     run: Run,
     batch: ReplicaBatch,
     share: Share,
-    division: MicroSteps | None,
+    division: Division | None,
     statistics: Sequence[keras.Variable],
 ) -> list[Any]:
     """What `run` returns for the rows of this replica: at once, or added up over micro-steps."""
