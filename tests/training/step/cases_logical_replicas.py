@@ -162,6 +162,22 @@ class _Kept(keras.layers.Layer):
         self.seen.extend(map(tuple, (rows != 0).astype(int).tolist()))
 
 
+def going_on(num_replicas: int, directory: str, epochs: int) -> tuple[int, list[np.ndarray]]:
+    """Steps that were made, and the state after them: a run begins in this directory, or goes on from there."""
+    tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(global_batch=BATCH, logical_replicas=LOGICAL, batch_norm="local", seed=7)
+    with dp.scope():
+        model = dp.prepare(_drawing())
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    rows = np.random.default_rng(0).normal(size=(4 * BATCH - 5, 8)).astype("float32")
+    recovery = tfscale.callbacks.Recovery(directory, every_steps=3)
+    data = dp.dataset((rows, rows[:, :4]), shuffle=True)
+    steps: list[int] = []
+    counting = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: steps.append(batch))
+    model.fit(data, epochs=epochs, verbose=0, callbacks=[recovery, counting])
+    return len(steps), [np.asarray(each) for each in (*model.weights, *model.optimizer.variables)]
+
+
 def masks(num_replicas: int) -> list[tuple[float, ...]]:
     """The masks of dropout for 24 rows of ones."""
     if num_replicas > 1:

@@ -1,5 +1,6 @@
 """Runs of L logical replicas are those of L devices, on however many they run."""
 
+import numpy as np
 import pytest
 
 from tests.processes import run_case, run_workers
@@ -41,6 +42,15 @@ def test_on_two_workers_too(on_four_devices):
     for results in run_workers(f"{CASES}:runs", 2, args=args, timeout_s=300.0):
         for name in cases.ON_WORKERS:
             assert _beyond_tolerance(results[name], on_four_devices[name]) == {}
+
+
+def test_goes_on_on_fewer_devices(tmp_path):
+    _, in_peace = run_case(f"{CASES}:going_on", args=(4, str(tmp_path / "peace"), 3))
+    run_case(f"{CASES}:going_on", args=(3, str(tmp_path / "moved"), 1))
+    steps, moved = run_case(f"{CASES}:going_on", args=(2, str(tmp_path / "moved"), 3))
+    assert steps == 2 * 4
+    for one, other in zip(moved, in_peace, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * max(1e-3, float(np.abs(other).max())))
 
 
 @pytest.fixture(scope="module")
