@@ -161,7 +161,7 @@ def collectives(num_replicas: int, kind: str) -> dict[str, int]:
 
 def _graph(function: Any, iterator: Any) -> Any:
     """The graph that a Keras train or test function of a prepared model runs."""
-    traced = inspect.getclosurevars(inspect.unwrap(function)).nonlocals["run_steps"].run
+    traced = inspect.getclosurevars(inspect.unwrap(function)).nonlocals["run_steps"]._run
     return traced.get_concrete_function(iterator, None).graph
 
 
