@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -72,6 +73,23 @@ def seed_generators(strategy: tf.distribute.Strategy, model: keras.Model | None 
     found = [] if model is None else generators_of_layers(model)
     found += [*made_under(strategy).seed_generators, *([] if general is None else [general])]
     return list({id(generator): generator for generator in found}.values())
+
+
+def make_general_generator(strategy: tf.distribute.Strategy) -> None:
+    """Makes the generator behind `keras.random` without a seed, where there is none yet.
+
+    Keras makes it at the first draw, which in a step that is divided is in a place where no variable can be made.
+
+    Args:
+        strategy: Whose replicas draw.
+    """
+    if global_seed_generator() is not None:
+        return
+    # Its seed is drawn from Python's numbers, which a program that never draws without a seed would find changed.
+    state = random.getstate()
+    with strategy.scope():
+        global_seed_generator(make=True)
+    random.setstate(state)
 
 
 def separate_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:

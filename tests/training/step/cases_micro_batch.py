@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -170,3 +171,26 @@ class _Counted(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.searches += "micro_batch=" in record.getMessage()
+
+
+def drawing_without_seed(num_replicas: int) -> dict[str, Any]:
+    """Losses of a layer that draws without a seed, and whether a `fit` without it leaves Python's numbers alone."""
+    tfscale.simulate_replicas(num_replicas)
+
+    class Noise(keras.layers.Layer):
+        def call(self, inputs: Any, training: bool = False) -> Any:
+            return inputs + 0.1 * keras.random.normal(keras.ops.shape(inputs)) if training else inputs
+
+    x = np.random.default_rng(0).normal(size=(28, 4)).astype("float32")
+
+    def trained(layers: list[keras.layers.Layer]) -> tuple[list[float], bool]:
+        dp = tfscale.DataParallel(global_batch=8, micro_batch=2, seed=5)
+        with dp.scope():
+            model = dp.prepare(keras.Sequential([keras.Input((4,)), *layers, keras.layers.Dense(1)]))
+            model.compile("sgd", "mse")
+        before = random.getstate()
+        history = model.fit(x, x[:, :1], batch_size=8, epochs=2, verbose=0, shuffle=False).history
+        return history["loss"], random.getstate() == before
+
+    _, alone = trained([])
+    return {"left alone": alone, "losses": trained([Noise()])[0]}

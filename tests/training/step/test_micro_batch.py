@@ -1,5 +1,6 @@
 """How many rows a micro-step has, what it draws, and what it saves."""
 
+import numpy as np
 import pytest
 
 from tests.processes import run_case
@@ -136,3 +137,10 @@ def test_less_memory_for_the_same_weights():
     # 16 activations and slopes of 8192 x 512 are 270 MB; in parts a sixteenth of that, and sums of gradients.
     assert in_parts < at_once / 2
     assert same_weights == pytest.approx(weights, rel=1e-5)
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2])
+def test_what_draws_without_a_seed(num_replicas):
+    found = run_case(f"{CASES}:drawing_without_seed", args=(num_replicas,))
+    assert np.isfinite(found["losses"]).all()
+    assert found["left alone"]

@@ -15,8 +15,7 @@ import tensorflow as tf
 from tfscale.errors import BatchError, ModelError
 from tfscale.exact.batch_norm import is_synchronized
 from tfscale.exact.plain_step import has_own_step
-from tfscale.exact.randomness import refusing_draws
-from tfscale.framework.fit import global_seed_generator
+from tfscale.exact.randomness import make_general_generator, refusing_draws
 from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.logical_replicas import LogicalReplicas
 from tfscale.gradients.sending import Sending
@@ -178,9 +177,7 @@ class LogicalRun:
             )
         if self.total == 1:
             return None
-        # While a step is traced, each replica would make one of its own.
-        with self._strategy.scope():
-            global_seed_generator(make=True)
+        make_general_generator(self._strategy)
         return LogicalReplicas(self.total)
 
     def drawing_nothing(self, run: Callable[[Any], Any], what: str) -> Callable[[Any], Any]:

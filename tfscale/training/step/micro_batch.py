@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfscale.errors import BatchError, ModelError
 from tfscale.exact.batch_norm import batch_norm_layers, is_synchronized
 from tfscale.exact.plain_step import has_own_step
+from tfscale.exact.randomness import make_general_generator
 from tfscale.framework.models import call_model, compute_loss_of
 from tfscale.gradients.micro_steps import MicroSteps, add_parts, changing_nothing, in_own_share
 from tfscale.gradients.parts import Part
@@ -147,6 +148,7 @@ class MicroBatch:
         rows = _found_rows(model) or share if self.requested == "auto" else self.requested
         if rows >= share:
             return None
+        make_general_generator(self.strategy)
         return MicroSteps(rows, -(-share // rows) if meets else None)
 
 
