@@ -13,6 +13,8 @@ from tests.processes import run_case
 from tests.repository import ROOT, library_files, module_name
 from tests.test_docstrings import examples_of
 
+pytestmark = pytest.mark.slow
+
 # A file in /tmp/ray names the cluster that was started last on this machine, also when it is gone.
 RAY = {"RAY_ADDRESS": "local", "RAY_AUTH_MODE": "disabled", "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "1"}
 JOBS = ["-m", "tests.engines.ray_jobs"]
