@@ -172,6 +172,15 @@ def refusing_draws(what: str) -> contextlib.AbstractContextManager[None]:
     return _UNDRAWN.carrying(what)
 
 
+def made_outside(received: str) -> ModelError:
+    """The error for a generator that is all devices' own, where logical replicas draw from it."""
+    return ModelError(
+        "A generator from which logical replicas draw must be made under the strategy's scope.\n"
+        f"Received: {received}. Give the layer a `keras.random.SeedGenerator` that is made inside of "
+        "`with dp.scope():`."
+    )
+
+
 def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:
     if _UNDRAWN.value is not None:
         raise ModelError(
@@ -181,11 +190,7 @@ def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True
         )
     share = current_share()
     if share is not None and share.logical is not None and not is_replicated(generator.state):
-        raise ModelError(
-            "A generator from which logical replicas draw must be made under the strategy's scope.\n"
-            f"Received: {generator.name!r}, made outside of it. Give the layer a `keras.random.SeedGenerator` "
-            "that is made inside of `with dp.scope():`."
-        )
+        raise made_outside(f"{generator.name!r}, made outside of it")
     seed = type(generator).next(generator, ordered)
     if share is not None and share.logical is not None:
         return replica_seed(seed, share.logical)

@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.randomness import made_outside
 from tfscale.exact.silence import DRAWS_FROM_STATE
 from tfscale.framework.graphs import captured_from_outside
 from tfscale.framework.models import flat_layers
@@ -47,8 +48,8 @@ def logical_parts(batch: ReplicaBatch, share: Share, division: LogicalReplicas) 
 
     def part_at(index: Any) -> Part:
         if each is not None:
-            own = batch if count == 1 else with_rows(rows_of(batch, (index * each, (index + 1) * each)), each)
-            part = make_part(batch, share, index, (index * each, (index + 1) * each))._replace(batch=own)
+            part = make_part(batch, share, index, (index * each, (index + 1) * each))
+            part = part._replace(batch=batch if count == 1 else with_rows(part.batch, each))
         else:
             start, stop = ((first + index + more) * batch.global_examples // total - batch.first_row for more in (0, 1))
             # A logical replica may be empty, as a replica may.
@@ -90,11 +91,7 @@ def _refuse_generators_from_outside(graph: Any) -> None:
         is_seed = op.type == "AssignVariableOp" and op.inputs[1].dtype.is_integer and op.inputs[1].shape == [2]
         handle = outside.get(op.inputs[0].op.name) if is_seed else None
         if handle is not None and not tf.is_symbolic_tensor(handle) and id(handle) not in known:
-            raise ModelError(
-                "A generator from which logical replicas draw must be made under the strategy's scope.\n"
-                f"Received: one that was made outside of it, in {op.name!r}. Give the layer a "
-                "`keras.random.SeedGenerator` that is made inside of `with dp.scope():`."
-            )
+            raise made_outside(f"one that was made outside of it, in {op.name!r}")
 
 
 def kept_by_layers(model: keras.Model, others: Sequence[keras.Variable]) -> list[keras.Variable]:
