@@ -68,7 +68,7 @@ def _library(contender: Contender) -> tuple[Any, Callable[[], Any], Callable[[An
         import tfscale
 
         data_parallel = tfscale.DataParallel(
-            global_batch=contender.global_batch, steps_per_execution="auto" if contender.chosen_steps else None
+            global_batch=contender.global_batch, steps_per_execution="always" if contender.chosen_steps else None
         )
         return keras, data_parallel.scope, data_parallel.prepare
     if contender.library == "tf_keras":

@@ -31,7 +31,7 @@ from tfscale.replicas.replica_batch import local_replicas, worker_rank
 from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, describe_recipe
 from tfscale.scaling.batch_plan import check_one_batch
 from tfscale.scaling.recipe import choose_recipe
-from tfscale.training.call.steps_per_call import check_steps_per_execution
+from tfscale.training.call.steps_per_call import check_steps_per_execution, describe_steps_per_call
 from tfscale.training.callbacks.drift_watch import DriftWatch
 from tfscale.training.callbacks.noise_scale import noise_scale_beside
 from tfscale.training.callbacks.non_finite_watch import NonFiniteWatch
@@ -80,9 +80,11 @@ class DataParallel:
             `per_replica_batch` that is L times as large. Not with `micro_batch`, compression, AdaScale, or a
             `train_step` of one's own.
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call of the compiled function, as
-            many as it needs for the host's share of the time to fall under 2 % (exact). Callbacks for batches are
-            called once per call, with its last step, up to a second late. A number given to `compile` goes before;
-            None leaves it at that.
+            many as it needs for the host's share of the time to fall under 2 % (exact), where nobody can tell: no
+            callback reads single batches, the step is Keras's own and not run eagerly, and the steps to come save
+            clearly more than it costs to trace a call of several. `"always"` begins with them, whatever callbacks there
+            are: those for batches are called once per call, with its last step, up to a second late. A number
+            given to `compile` goes before; None or 1 leaves it at that.
         seed: Seeds Python, NumPy and Keras before the model is built, for a reproducible run; None leaves them alone.
 
     Raises:
@@ -135,7 +137,7 @@ class DataParallel:
         batch_norm: str = "auto",
         micro_batch: int | str | None = None,
         logical_replicas: int | None = None,
-        steps_per_execution: str | None = None,
+        steps_per_execution: str | int | None = "auto",
         seed: int | None = None,
     ):
         check_steps_per_execution(steps_per_execution)
@@ -150,7 +152,7 @@ class DataParallel:
             "reference_batch": self._recipe.reference_batch,
         }
         given = {**batches, "batch_norm": batch_norm, **self._sending.names(), "seed": seed}
-        given |= {"logical_replicas": logical_replicas}
+        given |= {"logical_replicas": logical_replicas, "steps_per_execution": steps_per_execution}
         self._strategy = _strategy_of(devices, self._network, agree_on=given)
         if logical_replicas is None:
             plan = _plan_of(batches, micro_batch, self.num_replicas)
@@ -366,6 +368,7 @@ class DataParallel:
         others = [
             *micro,
             logical,
+            *map(describe_steps_per_call, self._models),
             describe_link(self._strategy),
             *self._sending.describe(optimizers, self.num_replicas),
         ]

@@ -42,9 +42,9 @@ _OWN = (
     _Flag("logical_replicas", int, None, "The run is that of this many replicas, on any number of devices.", 1),
     _Flag(
         "steps_per_execution",
-        ("auto",),
-        None,
-        "Steps per call of the compiled function, as many as are good; by default what `compile` says.",
+        ("auto", "always", "none"),
+        "auto",
+        "Several steps per call of the compiled function: where nobody can tell, always, or as `compile` says.",
     ),
     _Flag("seed", int, None, "Seed of Python, NumPy and Keras."),
 )
@@ -183,10 +183,20 @@ def _compression(text: str) -> Any:
     return importlib.import_module("tfscale.gradients.compression.power_sgd").PowerSGD(int(rank))
 
 
+def _steps(text: str) -> str | None:
+    return None if text == "none" else text
+
+
 def _devices(text: str) -> Any:
     if text.isdigit():
         return int(text)
     return text.split(",") if ":" in text else text
 
 
-_READERS = {"compression": _compression, "devices": _devices, "micro_batch": _count, "warmup_epochs": _number}
+_READERS = {
+    "compression": _compression,
+    "devices": _devices,
+    "micro_batch": _count,
+    "steps_per_execution": _steps,
+    "warmup_epochs": _number,
+}

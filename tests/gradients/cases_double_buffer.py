@@ -111,7 +111,7 @@ def _prepared(
         network=tfscale.Network(compression=COMPRESSIONS.get(kind, lambda: "none")(), double_buffering=True),
         batch_norm="synchronized",
         micro_batch=2 if kind == "micro-steps" else None,
-        steps_per_execution="auto" if kind == "steps chosen" else None,
+        steps_per_execution="always" if kind == "steps chosen" else None,
     )
     with dp.scope():
         model = dp.prepare(_layers(kind))

@@ -135,6 +135,8 @@ class _BeforeEachCall(keras.callbacks.Callback):
     def __init__(self, run: RecoveryRun):
         super().__init__()
         self._run = run
+        # Whoever said at which steps to save gets them.
+        self.several_steps_safe = run.settings.every_steps is None
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         del logs

@@ -64,7 +64,7 @@ class RecoveryRun:
         data: FitData,
         callbacks: Sequence[keras.callbacks.Callback],
     ):
-        self._settings = settings
+        self._settings = self.settings = settings
         self._model = model
         self._strategy = strategy
         self._data = data

@@ -95,6 +95,11 @@ class ReplicaScaling(keras.callbacks.Callback):
         self._unfinished: tuple[float, float] | None = None
         self._correct: Any = None
 
+    @property
+    def several_steps_safe(self) -> bool:
+        """Whether a call may take several steps: there is no rate to be set for each."""
+        return self.batch_ratio == 1
+
     def on_train_begin(self, logs: Any = None) -> None:
         """Checks the optimizer."""
         del logs

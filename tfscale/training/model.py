@@ -81,7 +81,7 @@ def prepare(
     batch_ratio: int | Fraction = 1,
     micro_batch: int | str | None = None,
     logical_replicas: int | None = None,
-    steps_per_execution: str | None = None,
+    steps_per_execution: str | int | None = None,
     network: Network | None = None,
     check: str = "auto",
 ) -> keras.Model:
@@ -99,7 +99,8 @@ def prepare(
             momentum m^r, with which they remember as many examples; files keep the m of the recipe.
         micro_batch: Most rows of a replica in one forward and backward pass; see `DataParallel`. Needs `global_batch`.
         logical_replicas: Has a run depend on them, and not on the devices; see `DataParallel`.
-        steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call; see `DataParallel`.
+        steps_per_execution: `"auto"` or `"always"` has `fit` and `evaluate` take several steps per call; see
+            `DataParallel`. None, the default here, leaves it at what `compile` says.
         network: How gradients travel, by its `compression` and `double_buffering`. What else is in it is that of the
             strategy: give `make_strategy` the same.
         check: Whether the first step is compared with that of one replica, on its own rows, before anything is updated:
@@ -379,6 +380,8 @@ class ModelMethods:
     def _call(self, name: str, method: Callable[..., Any], given: CallArguments) -> Any:
         self._suit_data(name, given)
         use_views(given)
+        if name != "predict":
+            self._calls.begin_call(self._model, name, given)
         suit_batch(name, given, self._global_batch, self._strategy)
         order_alike(name, given, self._strategy, self._model)
         with freeing_when_python_ends(), naming_errors(self._model, self._strategy, name, self._global_batch):

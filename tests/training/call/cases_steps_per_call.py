@@ -12,7 +12,7 @@ import numpy as np
 import tfscale
 from tfscale.replicas.progress import watch_progress
 from tfscale.replicas.replica_batch import local_replicas
-from tfscale.training.call import steps_per_call
+from tfscale.training.call import steps_per_call, traced
 
 
 class Traced(keras.layers.Layer):
@@ -56,7 +56,7 @@ class Calls(keras.callbacks.Callback):
 def calls(num_replicas: int) -> dict[str, Any]:
     """What `fit` did, by question."""
     tfscale.simulate_replicas(num_replicas)
-    dp = tfscale.DataParallel(global_batch=8, steps_per_execution="auto")
+    dp = tfscale.DataParallel(global_batch=8, steps_per_execution="always")
     x = np.random.default_rng(0).normal(size=(8 * 301, 3)).astype("float32")
     y = x.sum(axis=1, keepdims=True)
 
@@ -82,7 +82,7 @@ def calls(num_replicas: int) -> dict[str, Any]:
     fit(model, epochs=1, steps_per_epoch=50)
     found["iterations of 50 steps"] = int(keras.ops.convert_to_numpy(model.optimizer.iterations)) - before
     found["compiled with 4"] = fit(compiled(steps_per_execution=4), steps_per_epoch=12)[0]
-    without = tfscale.DataParallel(global_batch=8, devices=dp.strategy)
+    without = tfscale.DataParallel(global_batch=8, devices=dp.strategy, steps_per_execution=None)
     found["without"] = fit(compiled(without), steps_per_epoch=5)[0]
     found["files"] = {"steps_per_execution": model.get_compile_config()["steps_per_execution"]}
     return found
@@ -111,3 +111,91 @@ def reductions(num_replicas: int) -> dict[str, int]:
             model.evaluate(x, y, batch_size=8, verbose=0)
             found[f"{name}, evaluate, {steps}"] = progress.read()[0] - begun
     return found
+
+
+class OwnStep(keras.Model):
+    """Its step is not Keras's own."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        return super().train_step(data)
+
+
+class OwnFit(keras.Model):
+    """May give Keras's `fit` any callbacks."""
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        return super().fit(*args, **kwargs)
+
+
+class Reads(keras.callbacks.Callback):
+    """Looks at single batches."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Reads nothing of it."""
+
+
+def unasked(num_replicas: int) -> dict[str, Any]:
+    """How many calls `fit` makes at the defaults, by what is given to it."""
+    tfscale.simulate_replicas(num_replicas)
+    strategy = tfscale.DataParallel(global_batch=8).strategy
+    num_steps = 2000
+    x = np.random.default_rng(0).normal(size=(4 * num_steps, 3)).astype("float32")
+    y = x.sum(axis=1, keepdims=True)
+
+    def run(
+        kind: type = keras.Model,
+        fit: Any = None,
+        compiled: Any = None,
+        steps: int = num_steps,
+        can_trace: bool = True,
+        pays: bool = True,
+        **given: Any,
+    ) -> dict[str, Any]:
+        dp = tfscale.DataParallel(global_batch=8, devices=strategy, **given)
+        with dp.scope():
+            inputs = keras.Input((3,))
+            model = dp.prepare(kind(inputs, keras.layers.Dense(1, kernel_initializer="zeros")(inputs)), check="off")
+            model.compile(keras.optimizers.SGD(0.01), "mse", **(compiled or {}))
+        calls, make = [], model.make_train_function
+
+        def counted(force: bool = False) -> Any:
+            function = make(force)
+            if not getattr(function, "counts", False):
+
+                def call(iterator: Any) -> Any:
+                    calls.append(1)
+                    return function(iterator)
+
+                call.counts = True
+                model.train_function = call
+            return model.train_function
+
+        model.make_train_function = counted
+        rows = 8 * min(steps, num_steps // 2)
+        with (
+            mock.patch.object(steps_per_call, "pays_to_join", return_value=pays),
+            mock.patch.object(traced.Traced, "can_trace", return_value=can_trace),
+        ):
+            history = model.fit(x[:rows], y[:rows], epochs=8 * steps // rows, verbose=0, shuffle=False, **(fit or {}))
+        return {
+            "calls": len(calls),
+            "steps": steps,
+            "said": str(dp),
+            "loss": history.history["loss"],
+            "weights": [float(each) for each in np.concatenate([each.ravel() for each in model.get_weights()])],
+            "iterations": int(keras.ops.convert_to_numpy(model.optimizer.iterations)),
+        }
+
+    return {
+        "num_steps": num_steps,
+        "nobody reads": run(fit={"callbacks": [keras.callbacks.EarlyStopping("loss", patience=9)]}),
+        "off": run(steps_per_execution=None),
+        "one": run(steps=40, steps_per_execution=1),
+        "reads batches": run(steps=40, fit={"callbacks": [Reads()]}),
+        "own step": run(OwnStep, steps=40),
+        "own fit": run(OwnFit, steps=40),
+        "eager": run(steps=10, compiled={"run_eagerly": True}),
+        "short": run(steps=40, pays=False),
+        "compiled with 4": run(steps=40, compiled={"steps_per_execution": 4}),
+        "cannot": run(can_trace=False),
+    }

@@ -21,6 +21,8 @@ class Placing(keras.callbacks.Callback):
         watch: Of this process.
     """
 
+    several_steps_safe = True
+
     def __init__(self, watch: PeerWatch):
         super().__init__()
         self._watch = watch

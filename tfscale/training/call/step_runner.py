@@ -100,16 +100,18 @@ class StepRunner:
                     each.forget()
 
         def function(iterator: Any) -> Logs:
-            batch = None
+            batch, given = None, iterator
             if isinstance(iterator, PeekedBatches):
-                batch, iterator = iterator.take(), iterator.iterator
+                iterator = iterator.iterator
             if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
                 count = self._num_steps()
+                if count is not None and self._calls.stays_alone(lambda: run_steps.can_trace(iterator, count)):
+                    return _one_by_one(function, given, iterator, int(count))
+                batch = given.take() if isinstance(given, PeekedBatches) else None
                 is_due = looks.are_due()
                 if is_due and batch is None:
                     batch = next(iterator, None)
-                if batch is None:
-                    # Where data have ended it fails as Keras expects it.
+                if batch is None:  # Where data have ended it fails as Keras expects it.
                     return run_steps(iterator, count)
                 if is_due:
                     look_at(batch, count)
@@ -143,7 +145,7 @@ class StepRunner:
         """Steps of the next call; None for a function of one step. A Python number would be traced anew for each."""
         chosen = self._calls.current
         count = self._model.steps_per_execution if chosen is None else chosen.count
-        if chosen is None and count == 1:
+        if count == 1 and (chosen is None or chosen.begins_alone):
             return None
         if self._count is None or self._count[0] != count:
             self._count = count, tf.constant(count)
@@ -257,6 +259,14 @@ def _iterator_of(batch: Any, like: Any) -> Any:
 def _with_shape_of(leaf: Any, spec: Any) -> Any:
     """Lets a tensor's shape say no more than that of the data set."""
     return tf.compat.v1.placeholder_with_default(leaf, spec.shape) if isinstance(leaf, tf.Tensor) else leaf
+
+
+def _one_by_one(function: Callable[[Any], Logs], first: Any, iterator: Any, count: int) -> Logs:
+    """Takes as many steps, where they were to be one call."""
+    logs = function(first)
+    for _ in range(count - 1):
+        logs = _last_logs(logs, lambda: function(iterator))
+    return logs
 
 
 def _last_logs(logs: Logs, following: Callable[[], Logs]) -> Logs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ import tensorflow as tf
 from tfscale.framework.graphs import graph_of_function, without_graph_optimizer
 from tfscale.replicas.undisturbed import undisturbed
 
+_log = logging.getLogger(__name__)
 # Half a millisecond each; below, a user hardly notices, and of small steps TensorFlow saves a twentieth.
 _MOST_OPERATIONS = 8000
 _CALLS = {
@@ -113,6 +115,16 @@ class Traced:
             self._leaves_alone = leaves_graph_alone(count_operations(concrete.graph), self._device_types)
         with without_graph_optimizer() if self._leaves_alone else contextlib.nullcontext():
             return self._run(*args)
+
+    def can_trace(self, *args: Any) -> bool:
+        """Whether there can be a trace for arguments like these, which is made."""
+        try:
+            self._run.get_concrete_function(*args)
+        # Of any step that is good for one, and whatever it may be: it is run as before.
+        except Exception as error:
+            _log.info("a call of several steps cannot be traced: %s: %s", type(error).__name__, error)
+            return False
+        return True
 
     def forget(self) -> None:
         """Has it traced anew."""

@@ -47,6 +47,8 @@ class DriftWatch(keras.callbacks.Callback):
         >>> history = model.fit(np.ones((8, 1)), np.ones(8), verbose=0, callbacks=[watch])
     """
 
+    several_steps_safe = True
+
     def __init__(self, every_steps: int = 100, *, tolerance: float | str = "auto"):
         super().__init__()
         if isinstance(every_steps, bool) or not isinstance(every_steps, int) or every_steps < 1:

@@ -54,6 +54,8 @@ class NonFiniteWatch(ClosedByFit):
         (1, True)
     """
 
+    several_steps_safe = True
+
     def __init__(self, action: str = "stop", *, most_lines: int = 5):
         super().__init__()
         if not isinstance(action, str) or action not in _LEVELS:

@@ -72,6 +72,8 @@ class ScalingReport(keras.callbacks.Callback):
         [(2, 4.0, 1.0), (4, 8.0, 2.0)]
     """
 
+    several_steps_safe = True
+
     def __init__(
         self,
         plan: BatchPlan,

@@ -60,6 +60,8 @@ class StallWatch(ClosedByFit):
         >>> history = model.fit(np.ones((8, 1)), np.ones(8), verbose=0, callbacks=[watch])
     """
 
+    several_steps_safe = True
+
     def __init__(
         self,
         stall_s: float = 120.0,

@@ -16,6 +16,6 @@ class Options(NamedTuple):
     logical_replicas: int | None
     batch_norm: str
     batch_ratio: int | Fraction
-    steps_per_execution: str | None
+    steps_per_execution: str | int | None
     sending: Sending
     check: str
