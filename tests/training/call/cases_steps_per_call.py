@@ -199,3 +199,19 @@ def unasked(num_replicas: int) -> dict[str, Any]:
         "compiled with 4": run(steps=40, compiled={"steps_per_execution": 4}),
         "cannot": run(can_trace=False),
     }
+
+
+def unasked_on_workers() -> dict[str, int]:
+    """Calls of a worker where all could take several steps, and where the chief has a callback that reads batches."""
+    dp = tfscale.DataParallel(global_batch=8)
+    x = np.random.default_rng(0).normal(size=(8 * 200, 3)).astype("float32")
+    found = {}
+    for what in ("nobody reads", "the chief reads"):
+        with dp.scope():
+            model = dp.prepare(keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)]))
+            model.compile("sgd", "mse")
+        given = [Reads()] if what == "the chief reads" and dp.is_chief else []
+        with mock.patch.object(steps_per_call, "pays_to_join", return_value=True):
+            model.fit(x, x.sum(axis=1, keepdims=True), verbose=0, callbacks=given)
+        found[what] = steps_per_call.MOST_STEPS.of(model, 1)
+    return found

@@ -3,6 +3,7 @@
 import keras
 import pytest
 
+from tests.processes import run_workers
 from tests.training.together import Failure, run_together
 from tfscale.training.call.batch_readers import any_reads_batches, reads_batches
 from tfscale.training.call.joining import pays_to_join, steps_to_come
@@ -202,3 +203,9 @@ def test_what_cannot_be_traced_as_several_is_run_one_by_one(found):
     assert found["cannot"]["iterations"] == found["num_steps"]
     assert found["cannot"]["weights"] == pytest.approx(found["off"]["weights"], rel=1e-5)
     assert found["cannot"]["calls"] > found["num_steps"] / 2
+
+
+def test_workers_do_alike():
+    first, second = run_workers(f"{CASES}:unasked_on_workers", num_workers=2)
+    assert first["nobody reads"] == second["nobody reads"] > 1
+    assert first["the chief reads"] == second["the chief reads"] == 1
