@@ -74,6 +74,8 @@ class Size:
 
 SIZES = {
     "whole": Size("8..1024", 8, 2),
+    # As the design asks of the perceptron with momentum, and of another study of it.
+    "sixteen": Size("8..1024", 16, 1),
     "small": Size("8,32,128,512", 8, 1),
     "quick": Size("32,128,512", 1, 1, "loss=1.5"),
 }

@@ -47,9 +47,9 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cost", "every"), [(0.0, 1), (-0.1, 1), (0.005, 1), (0.01, 1), (0.011, 2), (0.25, 25), (1.0, 100), (50.0, 1000)]
+    ("cost", "every"), [(0.0, 1), (-0.1, 1), (0.005, 1), (0.01, 2), (0.011, 3), (0.25, 50), (1.0, 200), (50.0, 1000)]
 )
-def test_one_step_of_so_many_costs_a_hundredth(cost, every):
+def test_one_step_of_so_many_costs_half_a_hundredth(cost, every):
     chooser, calls = EveryChooser(), 0
     while chooser.every is None:
         # The first calls make the graph.

@@ -34,15 +34,25 @@ def test_beyond_the_largest_branch_it_is_not_told():
     assert (found.value, found.low, found.high) == (None, 128, math.inf)
 
 
+@pytest.mark.parametrize(("ratio", "is_too_low"), [(0.55, True), (0.79, True), (0.85, False), (math.inf, False)])
+@pytest.mark.parametrize("critical", [40, 1e6])
+def test_a_rate_that_is_too_low_is_a_caution(critical, ratio, is_too_low):
+    note = from_branches(law(critical), 16, at_twice_the_rate=ratio).note
+    assert ("caution: the rate is too low, twice the rate alone takes" in note) is is_too_low
+    assert "16 times the batch" in note
+
+
 def test_the_largest_branch_has_twenty_steps_and_forgets_twice():
     assert [stretch_steps(each) for each in (0.0, 0.9, 0.95, 0.98)] == [320, 320, 640, 1600]
 
 
 def test_digits():
-    value, refusals = run_case("tests.plan.test_branches:calibrated", timeout_s=400)
+    value, refusals, notes = run_case("tests.plan.test_branches:calibrated", timeout_s=400)
     assert 40 < value < 1200  # a study has 150 to 209 to loss 0.1
     assert "Received: a batch of 128, and 1297 examples." in refusals[0]
     assert "Received: a schedule of the rate." in refusals[1]
+    # An eighth of the best rate, and the best one.
+    assert ["caution: the rate is too low" in note for note in notes] == [True, False]
 
 
 def calibrated():
@@ -60,4 +70,8 @@ def calibrated():
     with pytest.raises(MeasureError, match=r"Received: optimizer 'AdamW' in 'noise.csv', and 'SGD' in tests/trials"):
         calibration(*(f"tests/trials/digits.py:{name}" for name in ("for_small_batches", "data")))(trace)
     found = calibrate(build, data, batch=16, seeds=1)
-    return found.value or found.low, refusals
+    too_low, tuned = (
+        calibrate(find_target(f"tests/trials/digits.py:{name}", "build"), data, batch=16, seeds=1).note
+        for name in ("too_low", "tuned")
+    )
+    return found.value or found.low, refusals, (too_low, tuned)

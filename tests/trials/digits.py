@@ -43,3 +43,11 @@ def scheduled():
 
 def for_small_batches(rate=0.02):
     return build(rate)
+
+
+def too_low(rate=0.005):
+    return build(rate)
+
+
+def tuned(rate=0.04):
+    return build(rate)

@@ -1,10 +1,11 @@
-"""A small study of digits: run, killed and gone on with, fitted, reported."""
+"""A small study of digits: run, killed five times and gone on with, fitted, reported."""
 
 import itertools
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -31,28 +32,49 @@ def run(directory, *more, **changed):
     return subprocess.run(argv, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.fixture(scope="module")
-def studied(tmp_path_factory):
-    """A study that is killed after its third trial, and gone on with."""
-    directory = tmp_path_factory.mktemp("study")
+# After how many trials of its own each start is killed, and how many seconds later: between trials, and within.
+KILLS = [(1, 0.0), (0, 2.5), (1, 0.4), (2, 0.1), (1, 0.8)]
+
+
+def start_and_kill(directory, trials, later_s):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     with subprocess.Popen(
         command(directory), env=env, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as process:
         seen = 0
-        while seen < 3:
+        while seen < trials:
             line = process.stderr.readline()
             assert line, "it has ended before it was killed"
             seen += line.startswith("batch ")
+        time.sleep(later_s)
+        assert process.poll() is None, "it has ended before it was killed"
         process.send_signal(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    """A study that is killed five times, and gone on with."""
+    directory = tmp_path_factory.mktemp("study")
+    for trials, later_s in KILLS:
+        start_and_kill(directory, trials, later_s)
     kept = {path.name: path.read_text() for path in (directory / "trials").glob("*.json")}
     return directory, kept, run(directory)
+
+
+def test_killed_five_times_its_table_is_that_of_one_never_killed(studied, tmp_path):
+    ended = run(tmp_path, "--no-report")
+    assert ended.returncode in (0, 1), ended.stderr
+
+    def table(directory):
+        return sorted((each.trial.name, each.reason, each.steps) for each in read_results(directory))
+
+    assert table(studied[0]) == table(tmp_path)
 
 
 def test_it_goes_on_where_it_was_killed(studied):
     directory, kept, ended = studied
     assert ended.returncode in (0, 1), ended.stderr
-    assert len(kept) >= 3
+    assert 5 <= len(kept) < 9
     for name, content in kept.items():
         if '"commit": ""' not in content:  # the last one may be a result that the parent had not read yet
             assert (directory / "trials" / name).read_text() == content

@@ -1,4 +1,8 @@
-"""Of how many steps can one be measured, so that it costs no more than a hundredth?"""
+"""Of how many steps can one be measured, so that it costs no more than a hundredth?
+
+Half of that is for measuring. The other half is for what is in the graph of every step, measured or not, and cannot be
+seen in the run: 30 to 40 microseconds of a processor for each replica.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import math
 import statistics
 
 MOST_COST = 0.01
+_SAMPLED = MOST_COST / 2
 _LEFT_OUT = 2
 _CALLS = 24
 _LONGEST = 1000
@@ -23,7 +28,7 @@ class EveryChooser:
         >>> while chooser.every is None:
         ...     chooser.add(0.102 if chooser.measures_next else 0.100)
         >>> chooser.every
-        2
+        4
     """
 
     def __init__(self) -> None:
@@ -50,4 +55,4 @@ class EveryChooser:
             return
         without, with_it = map(statistics.median, self._times)
         self.cost = max(0.0, with_it / without - 1) if without > 0 else 0.0
-        self.every = min(_LONGEST, max(1, math.ceil(round(self.cost / MOST_COST, 9))))
+        self.every = min(_LONGEST, max(1, math.ceil(round(self.cost / _SAMPLED, 9))))

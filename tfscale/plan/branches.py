@@ -14,6 +14,8 @@ from tfscale.errors import MeasureError
 from tfscale.plan.critical_batch import FROM_BRANCHES, CriticalBatch
 
 FACTORS = (4, 8, 16)
+# A tuned run does not get there with so much fewer examples at twice the rate alone.
+_TUNED = 0.8
 LEAST_STEPS = 20
 _FAR = 1e4
 
@@ -32,12 +34,16 @@ def stretch_steps(memory: float) -> int:
     return max(FACTORS) * max(LEAST_STEPS, math.ceil(round(2 / (1 - memory), 6)))
 
 
-def from_branches(examples: Mapping[int, float], batch: float) -> CriticalBatch:
+def from_branches(examples: Mapping[int, float], batch: float, *, at_twice_the_rate: float = math.inf) -> CriticalBatch:
     """Returns the critical batch, in a band from half to twice that.
+
+    A branch has a larger rate besides its batch. Where the run's own is too low the branch gains by that, and the
+    critical batch seems larger than it is: then the note ends in a caution.
 
     Args:
         examples: E_k by k; infinite where a branch did not get there: such a one tells nothing.
         batch: b.
+        at_twice_the_rate: Examples of a branch with twice the rate and the same batch, relative to the main run's.
 
     Raises:
         MeasureError: When fewer than two branches got there.
@@ -67,8 +73,13 @@ def from_branches(examples: Mapping[int, float], batch: float) -> CriticalBatch:
     grid = [low + (high - low) * place / 4000 for place in range(4001)]
     value = math.exp(min(grid, key=spread))
     shown = ", ".join(f"{k} times the batch {each:.2f} times the examples" for k, each in sorted(told.items()))
+    if at_twice_the_rate < _TUNED:
+        shown += (
+            f"; caution: the rate is too low, twice the rate alone takes {at_twice_the_rate:.2f} times the examples. "
+            "The branches gain by theirs, and the critical batch is smaller than this: calibrate at a tuned rate"
+        )
     largest = max(told) * batch
     if value > FROM_BRANCHES * largest:
-        note = f"branches, {shown}: it is beyond the largest one"
+        note = f"branches, it is beyond the largest one: {shown}"
         return CriticalBatch(largest / FROM_BRANCHES, None, math.inf, "branches", note)
     return CriticalBatch(value / FROM_BRANCHES, value, value * FROM_BRANCHES, "branches", f"branches: {shown}")

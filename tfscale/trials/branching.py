@@ -20,6 +20,8 @@ from tfscale.scaling.recipe import Recipe
 from tfscale.study.goal import Goal, next_evaluation, steps_to_goal
 from tfscale.trials.training import Arrays, Order, make_evaluation, read_arrays
 
+# Beside the branches with a grown batch: the same batch at twice the rate, which tells whether that was tuned.
+_TWICE_THE_RATE = 1
 _BEGIN, _SEEDS, _SMOOTHED = 64, 3, 8
 # A branch that takes so many times the examples has not got there.
 _MOST = 6
@@ -69,7 +71,7 @@ def calibrate(
             f"Received: a batch of {batch}, and {arrays.num_examples} examples. Calibrate at a smaller batch."
         )
     function = load(build)
-    found: dict[int, list[float]] = {factor: [] for factor in FACTORS}
+    found: dict[int, list[float]] = {factor: [] for factor in (*FACTORS, _TWICE_THE_RATE)}
     for seed in range(seeds):
         keras.utils.set_random_seed(1000 + seed)
         model = function()
@@ -81,7 +83,9 @@ def calibrate(
         main = _Main(model, arrays, batch, begin, stretch_steps(memory))
         for factor, examples in _branches(main, config, seed).items():
             found[factor].append(examples)
-    return from_branches({factor: statistics.median_high(each) for factor, each in found.items()}, batch)
+    medians = {factor: statistics.median_high(each) for factor, each in found.items()}
+    twice = medians.pop(_TWICE_THE_RATE)
+    return from_branches(medians, batch, at_twice_the_rate=twice)
 
 
 def _config(model: Any) -> dict[str, Any]:
@@ -122,7 +126,7 @@ def _branches(main: _Main, config: dict[str, Any], seed: int) -> dict[int, float
     # The middle of the steps over which the target is a mean.
     took = main.stretch - (_SMOOTHED - 1) / 2
     found = {}
-    for factor in FACTORS:
+    for factor in (*FACTORS, _TWICE_THE_RATE):
         for variable, value in zip(_variables(model), state, strict=True):
             variable.assign(value)
         _grow(model, config, main, factor)
@@ -169,5 +173,7 @@ def _grow(model: Any, config: dict[str, Any], main: _Main, factor: int) -> None:
     for knob in grown.knobs:
         if knob.name in knobs:
             setattr(optimizer, knob.name, float(knob.new))
+    if factor == _TWICE_THE_RATE:
+        optimizer.learning_rate = 2 * knobs["learning_rate"]
     # All but the rate are in the graph.
     model.make_train_function(force=True)

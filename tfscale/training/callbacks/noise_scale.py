@@ -57,7 +57,8 @@ class NoiseScale(ClosedByFit):
 
     Args:
         every: Measures one step of so many. `"auto"` compares the times of the first calls with and without, and takes
-            as many as make it cost no more than 1 %.
+            as many as make it cost no more than 1 %, where a step takes a replica 8 ms or more of a processor's time;
+            what is in every step, measured or not, is a larger part of shorter ones.
         per_layer: Whether to measure each layer too.
         path: Of a CSV file, here or in a store, with a row for each measured step: step, examples so far, v, m, K, n,
             loss (the mean since the row before), seconds (interpolated). Steps are applications of the
@@ -106,6 +107,7 @@ class NoiseScale(ClosedByFit):
         """Whether it leaves the measuring to another of its kind."""
         self._recorder: NoiseRecorder | None = None
         self._chooser: EveryChooser | None = None
+        self._chosen: int | None = None
         self._resumed: dict[str, Any] | None = None
         self._has_warned = False
         self._forget()
@@ -136,7 +138,7 @@ class NoiseScale(ClosedByFit):
             return
         if is_new:
             self.model.make_train_function(force=True)
-        self._chooser = EveryChooser() if self._every == "auto" else None
+        self._chooser, self._chosen = (EveryChooser() if self._every == "auto" else None), None
         self._recorder.begin(1 if self._chooser is not None else self._every)
         self._began_s = self._taken_s = time.perf_counter()
         if self._resumed is not None:
@@ -171,14 +173,13 @@ class NoiseScale(ClosedByFit):
         if self._chooser is not None:
             self._choose(self._chooser, steps)
         # As many steps of the next call must have room.
-        if self._waiting + steps > CAPACITY * self._step_of():
+        if self._waiting + steps > CAPACITY * (self.every or 1):
             self._take()
 
-    def _step_of(self) -> int:
-        """Of how many steps one is measured, or more."""
-        return self._every if isinstance(self._every, int) else 1 if self._chooser is not None else self._chosen
-
-    _chosen = 1
+    @property
+    def every(self) -> int | None:
+        """One step of so many is measured; None until `"auto"` has chosen."""
+        return self._every if isinstance(self._every, int) else self._chosen
 
     def _choose(self, chooser: EveryChooser, steps: int) -> None:
         if self._recorder is None:
