@@ -179,7 +179,7 @@ def test_an_argument_that_never_was():
 def test_signature():
     names = (
         "per_replica_batch global_batch recipe network devices batch_norm micro_batch logical_replicas "
-        "steps_per_execution seed"
+        "deterministic steps_per_execution seed"
     )
     assert list(inspect.signature(DataParallel).parameters) == names.split()
 

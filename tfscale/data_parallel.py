@@ -26,6 +26,7 @@ from tfscale.recovery.chief_only import write_on_chief_only
 from tfscale.recovery.location import find_directory
 from tfscale.rederive.rederived import rederive_optimizer, rederive_schedule
 from tfscale.rederive.step_counted import rederive_callbacks
+from tfscale.replicas.deterministic import begin_deterministic, describe_deterministic
 from tfscale.replicas.link import describe_link
 from tfscale.replicas.replica_batch import local_replicas, worker_rank
 from tfscale.scaling import BatchPlan, Recipe, ScaledKnob, describe_recipe
@@ -79,6 +80,8 @@ class DataParallel:
             those of the logical replicas, so that runs on any N agree to rounding. L must divide the global batch; with
             `per_replica_batch` that is L times as large. Not with `micro_batch`, compression, AdaScale, or a
             `train_step` of one's own.
+        deterministic: Whether runs of as many logical replicas with the same seed are equal to the bit, on any number
+            of devices of one kind, with the same versions. It makes the process so; see the guide on logical replicas.
         steps_per_execution: `"auto"` has `fit` and `evaluate` take several steps per call of the compiled function, as
             many as it needs for the host's share of the time to fall under 2 % (exact), where nobody can tell: no
             callback reads single batches, the step is Keras's own and not run eagerly, and the steps to come save
@@ -137,6 +140,7 @@ class DataParallel:
         batch_norm: str = "auto",
         micro_batch: int | str | None = None,
         logical_replicas: int | None = None,
+        deterministic: bool = False,
         steps_per_execution: str | int | None = "auto",
         seed: int | None = None,
     ):
@@ -146,23 +150,20 @@ class DataParallel:
         self._recipe = choose_recipe(recipe)
         self._network = choose_network(network)
         self._sending = choose_sending(self._network)
-        batches = {
-            "per_replica_batch": per_replica_batch,
-            "global_batch": global_batch,
-            "reference_batch": self._recipe.reference_batch,
-        }
+        batches = {"per_replica_batch": per_replica_batch, "global_batch": global_batch}
+        batches["reference_batch"] = self._recipe.reference_batch
         given = {**batches, "batch_norm": batch_norm, **self._sending.names(), "seed": seed}
         given |= {"logical_replicas": logical_replicas, "steps_per_execution": steps_per_execution}
+        given["deterministic"] = deterministic
+        begin_deterministic(deterministic, logical_replicas=logical_replicas, seed=seed)
         self._strategy = _strategy_of(devices, self._network, agree_on=given)
         if logical_replicas is None:
             plan = _plan_of(batches, micro_batch, self.num_replicas)
         else:
             plan = plan_logically(batches, logical_replicas, self.num_replicas, micro_batch, self._sending)
         note_logical_run(self._strategy, logical_replicas)
-        self._plan = plan
-        self._logical_replicas = logical_replicas
-        self._micro_batch = micro_batch
-        self._seed = seed
+        self._plan, self._micro_batch, self._seed = plan, micro_batch, seed
+        self._logical_replicas, self._deterministic = logical_replicas, deterministic
         self._steps_per_execution = steps_per_execution
         rows = plan.micro_batch if logical_replicas else min(float(plan.per_replica_batch), plan.micro_batch)
         self._batch_norm = choose_batch_norm(batch_norm, per_replica_batch=rows, reference_batch=plan.reference_batch)
@@ -170,8 +171,8 @@ class DataParallel:
         self._knobs: dict[str, ScaledKnob] = {}
         # In the order in which they were prepared.
         self._models: weakref.WeakKeyDictionary[keras.Model, None] = weakref.WeakKeyDictionary()
-        as_used: dict[str, Any] = {"batch_norm": self._batch_norm, "batch_ratio": self.batch_ratio}
-        as_used["logical_replicas"] = logical_replicas
+        as_used: dict[str, Any] = {"logical_replicas": logical_replicas, "deterministic": deterministic}
+        as_used |= {"batch_norm": self._batch_norm, "batch_ratio": self.batch_ratio}
         prepare_others(self._strategy, functools.partial(prepare, strategy=self._strategy, **as_used))
         if seed is not None:
             keras.utils.set_random_seed(seed)
@@ -230,6 +231,7 @@ class DataParallel:
             batch_ratio=self.batch_ratio,
             micro_batch=self._micro_batch,
             logical_replicas=self._logical_replicas,
+            deterministic=self._deterministic,
             steps_per_execution=self._steps_per_execution,
             network=self._network,
             check=check,
@@ -362,12 +364,12 @@ class DataParallel:
         models = [batch_norm_knobs(model, self.batch_ratio) for model in self._models]
         knobs = [*self._knobs.values(), *itertools.chain(*models)]
         share = largest_share(self.global_batch, self.num_replicas)
-        micro = [describe_micro_batch(model, self._micro_batch, share) for model in self._models]
         optimizers = [model.optimizer for model in self._models if model.compiled and model.optimizer is not None]
         logical = describe_logical_replicas(self._logical_replicas, self.num_replicas, self.global_batch)
         others = [
-            *micro,
+            *(describe_micro_batch(model, self._micro_batch, share) for model in self._models),
             logical,
+            describe_deterministic(self._strategy) if self._deterministic else "",
             *map(describe_steps_per_call, self._models),
             describe_link(self._strategy),
             *self._sending.describe(optimizers, self.num_replicas),

@@ -40,6 +40,7 @@ _OWN = (
     _Flag("batch_norm", ("auto", "local", "synchronized"), "auto", "Which examples BatchNormalization sees."),
     _Flag("micro_batch", str, None, "Most examples of one pass on one replica, or 'auto'; by default all of them."),
     _Flag("logical_replicas", int, None, "The run is that of this many replicas, on any number of devices.", 1),
+    _Flag("deterministic", bool, False, "Runs of as many logical replicas are equal to the bit, on any devices."),
     _Flag(
         "steps_per_execution",
         ("auto", "always", "none"),

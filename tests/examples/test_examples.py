@@ -18,7 +18,7 @@ RUN = "tests.examples.cases_examples:run_script"
 SCRIPTS = ("fit_digits.py", "absl_flags.py", "multi_worker.py", "custom_loop.py")
 # What the scripts share, and the demo.
 OTHERS = ("demo.py", "pull_the_plug.py", "digits_recovery.py", "digits_training.py", "digits_dataset.py")
-OTHERS += ("know_before_you_rent.py",)
+OTHERS += ("know_before_you_rent.py", "same_run_anywhere.py")
 # tests/engines/test_ray.py runs them.
 ON_RAY = ("ray_train.py", "ray_tune.py")
 ABSL_RESULT = r"^(\d) replicas: .*test accuracy (\S+)$"
@@ -159,3 +159,10 @@ def test_know_before_you_rent(tmp_path):
     assert re.search(r"to [\d.e+inf]+: (came true|did not come true|not reached)", printed)
     assert len(re.findall("<- take this", printed)) >= 1
     assert (tmp_path / "study" / "study.html").is_file()
+
+
+def test_same_run_anywhere():
+    printed = run_case(RUN, args=("same_run_anywhere.py",), timeout_s=400)
+    digests = re.findall(r"^(\d (?:device|worker)s?) +(\w{16})$", printed, re.MULTILINE)
+    assert [run for run, _ in digests] == ["1 device", "2 devices", "3 devices", "2 workers"]
+    assert len({digest for _, digest in digests}) == 1

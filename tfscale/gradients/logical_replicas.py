@@ -29,6 +29,8 @@ class LogicalReplicas(NamedTuple):
 
     total: int
     """Of the job."""
+    deterministic: bool = False
+    """Whether what they compute is added up in an order that no device has a part in."""
 
 
 def logical_parts(batch: ReplicaBatch, share: Share, division: LogicalReplicas) -> tuple[Any, Callable[[Any], Part]]:
@@ -44,7 +46,8 @@ def logical_parts(batch: ReplicaBatch, share: Share, division: LogicalReplicas) 
     rows, is_even = own_rows(batch), total % replicas == 0
     count = total // replicas if is_even else first_logical(replica + 1, replicas, total) - first
     # The rows of two logical replicas differ by one at most, so that those of some are equal, or do not add up to this.
-    each = rows // count if is_even and isinstance(rows, int) and rows % count == 0 else None
+    is_known = is_even and isinstance(rows, int) and rows % count == 0 and not division.deterministic
+    each = rows // count if is_known else None
 
     def part_at(index: Any) -> Part:
         if each is not None:
@@ -55,6 +58,9 @@ def logical_parts(batch: ReplicaBatch, share: Share, division: LogicalReplicas) 
             # A logical replica may be empty, as a replica may.
             within = with_stand_in(start, stop, tf.cast(rows, tf.int64))
             part = make_part(batch, share, index, (start, stop))._replace(batch=rows_of(batch, within))
+            if division.deterministic:
+                # One graph for all: shapes that are known on some devices only would make it another one there.
+                part = part._replace(batch=with_rows(part.batch, None))
         known = part.share._replace(logical=first + index, rows_known=isinstance(rows, int))
         return part._replace(share=known)
 
@@ -92,6 +98,30 @@ def _refuse_generators_from_outside(graph: Any) -> None:
         handle = outside.get(op.inputs[0].op.name) if is_seed else None
         if handle is not None and not tf.is_symbolic_tensor(handle) and id(handle) not in known:
             raise made_outside(f"one that was made outside of it, in {op.name!r}")
+
+
+_ONLY_READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
+
+
+def changed_by_pass(variables: Sequence[keras.Variable]) -> list[keras.Variable]:
+    """Which of these a pass that was traced, or run, may have changed, such as SpectralNormalization its kernel.
+
+    Args:
+        variables: Of which a replica has a copy of its own.
+    """
+    if tf.executing_eagerly():
+        return list(variables)
+    graph = tf.compat.v1.get_default_graph()
+    outside = captured_from_outside(graph)
+    ops = (op for op in graph.get_operations() if op.type not in _ONLY_READS)
+    names = {each.op.name for op in ops for each in op.inputs if each.dtype == tf.resource}
+    handles = {id(outside[name]) for name in names if name in outside}
+    strategy = tf.distribute.get_strategy()
+    return [
+        variable
+        for variable in variables
+        if any(id(copy.handle) in handles for copy in strategy.experimental_local_results(variable.value))
+    ]
 
 
 def kept_by_layers(model: keras.Model, others: Sequence[keras.Variable]) -> list[keras.Variable]:

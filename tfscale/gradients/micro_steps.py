@@ -10,22 +10,23 @@ Logical replicas are parts that do not depend on N: those of L replicas, of whic
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from tfscale.exact.randomness import micro_step_seed, separate_generators
 from tfscale.exact.terms import counting_anew
 from tfscale.framework.models import call_model, compute_loss_of
 from tfscale.gradients.logical_replicas import (
     LogicalReplicas,
-    kept_by_layers,
     logical_parts,
     refuse_draws_from_states,
 )
+from tfscale.gradients.part_sums import InTree, OnDevice, list_of
 from tfscale.gradients.parts import Part, Run, make_part, with_rows
+from tfscale.gradients.step_state import Counts, StepState
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.own_share import make_lone_share
 from tfscale.replicas.replica_batch import ReplicaBatch, own_rows, take_rows, with_stand_in
@@ -46,6 +47,11 @@ class MicroSteps(NamedTuple):
 Division = MicroSteps | LogicalReplicas
 
 
+def adds_in_tree(division: Division | None) -> bool:
+    """Whether sums over parts are those over all replicas already, in an order that depends on no device."""
+    return isinstance(division, LogicalReplicas) and division.deterministic
+
+
 def in_own_share(part: Part, function: Callable[[Part], Any]) -> Any:
     """Returns `function(part)`, whose losses count as those of the part."""
     known = part.share.denominators
@@ -61,6 +67,8 @@ def sum_over_micro_steps(
     share: Share,
     division: Division,
     statistics: Sequence[keras.Variable],
+    counted: Sequence[keras.Variable] = (),
+    num_global: int = 0,
 ) -> list[Any]:
     """As `add_parts`, for the pass of a model: what a step changes once is changed once.
 
@@ -71,20 +79,25 @@ def sum_over_micro_steps(
         share: Its share of the global batch.
         division: How to divide them.
         statistics: The moving averages of its BatchNormalization layers. Left to whoever reduces them.
+        counted: The states of metrics, to which each part adds what it has counted.
+        num_global: As `add_parts`.
     """
     totals = _global_denominators(model, batch, share, division)
     share = share._replace(denominators=Denominators(totals))
     state = StepState(model, statistics, is_logical=isinstance(division, LogicalReplicas))
+    counts = Counts(counted if adds_in_tree(division) else ())
 
     def run_apart(part: Part) -> list[Any]:
         state.begin(part)
+        counts.begin()
         outputs = run(part)
         state.end(part)
-        return outputs
+        return [*counts.own(), *outputs]
 
-    sums = add_parts(run_apart, batch, share, division)
+    sums = add_parts(run_apart, batch, share, division, num_global + len(counts))
     state.finish()
-    return sums
+    counts.finish(sums[: len(counts)])
+    return sums[len(counts) :]
 
 
 def changing_nothing(model: keras.Model) -> keras.StatelessScope:
@@ -114,11 +127,13 @@ def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, 
                 compute_loss_of(model, x, y, y_pred, sample_weight, training=True)
         return counting.found
 
+    if adds_in_tree(division):
+        return add_parts(run, batch, share, division, num_global=None)
     counts = add_parts(run, batch, share, division)
     return all_reduce_sum(counts) if counts else []
 
 
-def add_parts(run: Run, batch: ReplicaBatch, share: Share, division: Division) -> list[Any]:
+def add_parts(run: Run, batch: ReplicaBatch, share: Share, division: Division, num_global: int | None = 0) -> list[Any]:
     """Runs `run` on each part of a replica's rows, and adds up what it returns.
 
     All micro-steps but the first have exactly `division.rows` rows, a shape that is known while tracing; the first has
@@ -131,12 +146,15 @@ def add_parts(run: Run, batch: ReplicaBatch, share: Share, division: Division) -
         batch: The rows of the replica.
         share: Its share of the global batch.
         division: How to divide them.
+        num_global: How many of the outputs, from the first, are added up over all replicas where `adds_in_tree`; None
+            for all. The rest is this replica's own.
 
     Returns:
         The sums, in the same order; sparse gradients one after the other.
     """
     if isinstance(division, LogicalReplicas):
-        return _in_a_loop(run, *logical_parts(batch, share, division), is_logical=True)
+        adding = functools.partial(InTree, division.total, num_global) if division.deterministic else None
+        return _in_a_loop(run, *logical_parts(batch, share, division), adding, refuses_draws=True)
     rows = own_rows(batch)
     if division.fixed is not None:
         return _one_by_one(run, batch, share, rows, division.fixed)
@@ -156,28 +174,58 @@ def add_parts(run: Run, batch: ReplicaBatch, share: Share, division: Division) -
     return _in_a_loop(run, count, part_at)
 
 
-def _in_a_loop(run: Run, count: Any, part_at: Callable[[Any], Part], *, is_logical: bool = False) -> list[Any]:
+def _in_a_loop(
+    run: Run,
+    count: Any,
+    part_at: Callable[[Any], Part],
+    adding: Callable[[list[Any]], OnDevice] | None = None,
+    *,
+    refuses_draws: bool = False,
+) -> list[Any]:
     """Adds up what `run` returns for the parts from 0, a number, to `count`, integer tensors."""
     # By itself, because only its outputs tell the loop what there is to be added.
     outputs = run(part_at(0))
-    if is_logical:
+    if refuses_draws:
         refuse_draws_from_states()
-    present = [position for position, output in enumerate(outputs) if output is not None]
-    if not present or (isinstance(count, int) and count == 1):
+    is_one = isinstance(count, int) and count == 1
+    if all(output is None for output in outputs) or (is_one and adding is None):
         return outputs
+    sums = (adding or OnDevice)(outputs)
+    carried = sums.begin(outputs)
+    if not is_one:
+        _, carried = tf.while_loop(
+            lambda index, _: index < tf.cast(count, index.dtype),
+            lambda index, carried: (index + 1, sums.add(carried, run(part_at(index)), index)),
+            (tf.constant(1, tf.int64), carried),
+            parallel_iterations=1,
+        )
+    return sums.end(carried)
 
-    def body(index: tf.Tensor, sums: list[Any]) -> tuple[tf.Tensor, list[Any]]:
-        more = run(part_at(index))
-        return index + 1, [_add(total, more[position], index) for position, total in zip(present, sums, strict=True)]
 
-    _, sums = tf.while_loop(
+def put_together(run: Callable[[Part], Any], batch: ReplicaBatch, share: Share, division: LogicalReplicas) -> Any:
+    """Runs `run` on the rows of each logical replica of this device; returns what it finds of all rows, in their order.
+
+    Args:
+        run: Takes a `Part`, returns a structure of dense tensors with a row for each of its rows.
+        batch: The rows of the replica.
+        share: Its share of the global batch.
+        division: Among how many.
+    """
+    count, part_at = logical_parts(batch, share, division)
+    first = run(part_at(0))
+
+    def add(index: tf.Tensor, rows: list[tf.TensorArray]) -> tuple[tf.Tensor, list[tf.TensorArray]]:
+        more = tf.nest.flatten(run(part_at(index)))
+        place = tf.cast(index, tf.int32)
+        return index + 1, [each.write(place, values) for each, values in zip(rows, more, strict=True)]
+
+    _, rows = tf.while_loop(
         lambda index, _: index < tf.cast(count, index.dtype),
-        body,
-        (tf.constant(1, tf.int64), [_begin(outputs[position]) for position in present]),
+        add,
+        (tf.constant(1, tf.int64), [list_of(each) for each in tf.nest.flatten(first)]),
         parallel_iterations=1,
     )
-    totals = {position: _end(total, outputs[position]) for position, total in zip(present, sums, strict=True)}
-    return [totals.get(position) for position in range(len(outputs))]
+    return tf.nest.pack_sequence_as(first, [each.concat() for each in rows])
 
 
 def _one_by_one(run: Run, batch: ReplicaBatch, share: Share, rows: Any, count: int) -> list[Any]:
@@ -195,39 +243,6 @@ def _one_by_one(run: Run, batch: ReplicaBatch, share: Share, rows: Any, count: i
     return [_total(values) for values in zip(*outputs, strict=True)]
 
 
-def _begin(output: Any) -> Any:
-    """What the loop carries: a sum, or lists of the values and the rows of a sparse gradient."""
-    if not isinstance(output, tf.IndexedSlices) or is_same_for_every_batch(output):
-        return _dense(output)
-    return _list_of(output.values), _list_of(output.indices)
-
-
-def _dense(output: Any) -> Any:
-    """What is added up: of a sparse gradient with the same rows in every part, their values."""
-    return output.values if isinstance(output, tf.IndexedSlices) else output
-
-
-def _list_of(first: tf.Tensor) -> tf.TensorArray:
-    shape = tf.TensorShape([None, *first.shape[1:]])
-    made = tf.TensorArray(first.dtype, 1, dynamic_size=True, infer_shape=False, element_shape=shape)
-    return made.write(0, first)
-
-
-def _add(total: Any, more: Any, index: tf.Tensor) -> Any:
-    if not isinstance(total, tuple):
-        return total + _dense(more)
-    position = tf.cast(index, tf.int32)
-    return total[0].write(position, more.values), total[1].write(position, more.indices)
-
-
-def _end(total: Any, first: Any) -> Any:
-    if not isinstance(first, tf.IndexedSlices):
-        return total
-    if not isinstance(total, tuple):
-        return tf.IndexedSlices(total, first.indices, first.dense_shape)
-    return merge_unique_rows(tf.IndexedSlices(total[0].concat(), total[1].concat(), first.dense_shape), first)
-
-
 def _total(values: Sequence[Any]) -> Any:
     if values[0] is None:
         return None
@@ -238,46 +253,3 @@ def _total(values: Sequence[Any]) -> Any:
         gathered = tf.IndexedSlices(tf.concat(rows, 0), tf.concat(indices, 0), values[0].dense_shape)
         return merge_unique_rows(gathered, values[0])
     return tf.add_n(list(values))
-
-
-class StepState:
-    """What a step changes once, and every micro-step would change again.
-
-    Each part begins with the moving statistics of before the step: what they become is averaged, as over replicas.
-    Each draws from streams of its own; after the step the generators are where the first part left them, so that they
-    are equal on replicas with different numbers of parts. So is what else a layer keeps, of logical replicas.
-
-    Args:
-        model: The model that is trained or evaluated.
-        statistics: The moving averages of its BatchNormalization layers.
-        is_logical: Whether the parts are logical replicas.
-    """
-
-    def __init__(self, model: keras.Model, statistics: Sequence[keras.Variable], *, is_logical: bool = False):
-        self._is_logical = is_logical
-        self._statistics = list(statistics)
-        self._seeds = [generator.state for generator in separate_generators(model)]
-        if is_logical:
-            self._seeds += kept_by_layers(model, [*self._statistics, *self._seeds])
-        self._before = [tf.convert_to_tensor(each.value) for each in (*self._statistics, *self._seeds)]
-        self._after_first: list[tf.Tensor] = []
-
-    def begin(self, part: Part) -> None:
-        """To be called before anything else in a part."""
-        if isinstance(part.index, int) and part.index == 0:
-            return
-        for variable, value in zip(self._statistics, self._before, strict=False):
-            variable.assign(value)
-        for variable, value in zip(self._seeds, self._before[len(self._statistics) :], strict=True):
-            # A logical replica's number is mixed in where it draws.
-            variable.assign(value if self._is_logical else micro_step_seed(value, part.index))
-
-    def end(self, part: Part) -> None:
-        """To be called at the end of each part."""
-        if isinstance(part.index, int) and part.index == 0:
-            self._after_first = [tf.convert_to_tensor(seed.value) for seed in self._seeds]
-
-    def finish(self) -> None:
-        """To be called after the last part. The statistics are left to whoever reduces them."""
-        for variable, value in zip(self._seeds, self._after_first, strict=True):
-            variable.assign(value)

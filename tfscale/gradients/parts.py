@@ -39,12 +39,15 @@ def rows_of(batch: ReplicaBatch, bounds: tuple[Any, Any]) -> ReplicaBatch:
     return batch._replace(data=take_rows(batch.data, *bounds, batch.whole))
 
 
-def with_rows(batch: ReplicaBatch, rows: int) -> ReplicaBatch:
-    """Lets shapes say how many rows there are, which a slice between two tensors does not."""
+def with_rows(batch: ReplicaBatch, rows: int | None) -> ReplicaBatch:
+    """Lets shapes say how many rows there are, which a slice between two tensors does not; or, for None, not say it."""
+
+    def reshaped(leaf: tf.Tensor) -> tf.Tensor:
+        shape = [rows, *leaf.shape[1:]]
+        return tf.ensure_shape(leaf, shape) if rows else tf.compat.v1.placeholder_with_default(leaf, shape)
+
     leaves = [
-        tf.ensure_shape(leaf, [rows, *leaf.shape[1:]])
-        if isinstance(leaf, tf.Tensor) and has_rows(leaf) and str(place) not in batch.whole
-        else leaf
+        reshaped(leaf) if isinstance(leaf, tf.Tensor) and has_rows(leaf) and str(place) not in batch.whole else leaf
         for place, leaf in enumerate(tf.nest.flatten(batch.data))
     ]
     return batch._replace(data=tf.nest.pack_sequence_as(batch.data, leaves))

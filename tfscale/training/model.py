@@ -81,6 +81,7 @@ def prepare(
     batch_ratio: int | Fraction = 1,
     micro_batch: int | str | None = None,
     logical_replicas: int | None = None,
+    deterministic: bool = False,
     steps_per_execution: str | int | None = None,
     network: Network | None = None,
     check: str = "auto",
@@ -99,14 +100,12 @@ def prepare(
             momentum m^r, with which they remember as many examples; files keep the m of the recipe.
         micro_batch: Most rows of a replica in one forward and backward pass; see `DataParallel`. Needs `global_batch`.
         logical_replicas: Has a run depend on them, and not on the devices; see `DataParallel`.
-        steps_per_execution: `"auto"` or `"always"` has `fit` and `evaluate` take several steps per call; see
-            `DataParallel`. None, the default here, leaves it at what `compile` says.
-        network: How gradients travel, by its `compression` and `double_buffering`. What else is in it is that of the
-            strategy: give `make_strategy` the same.
+        deterministic: Has it do so to the bit; `DataParallel` makes the process so, too.
+        steps_per_execution: `"auto"`, `"always"` or None for what `compile` says; see `DataParallel`.
+        network: How gradients travel. What is in it beside `compression` and `double_buffering` is the strategy's.
         check: Whether the first step is compared with that of one replica, on its own rows, before anything is updated:
-            `"auto"` where code takes part that is not Keras's own (a `train_step`, layer, loss, metric ...),
-            `"always"`, `"off"`, or `"warn"` for a warning in place of an error. It makes the first step take two to
-            three times as long.
+            `"auto"` where code takes part that is not Keras's own, `"always"`, `"off"`, or `"warn"` for a warning in
+            place of an error. It makes the first step take two to three times as long.
 
     Returns:
         `model`.
@@ -136,7 +135,7 @@ def prepare(
     check_compression_devices(sending.compression, strategy)
     check_mode(check)
     check_beside(logical_replicas, micro_batch, sending)
-    rows = global_batch, micro_batch, logical_replicas
+    rows = global_batch, micro_batch, logical_replicas, deterministic
     options = Options(*rows, batch_norm, batch_ratio, steps_per_execution, sending, check)
     ModelMethods(model, strategy, options).install()
     # Others that were made under the same scope, with the same choices but for the batch.
@@ -162,8 +161,8 @@ class ModelMethods:
         self._micro_batch = MicroBatch(options.micro_batch, options.global_batch, strategy, options.batch_norm)
         self._calls = ChosenCalls(strategy, options.steps_per_execution)
         self._sending = options.sending
-        self._logical = LogicalRun(model, strategy, options.logical_replicas, options.batch_norm)
-        self._runner = StepRunner(model, strategy, self._calls)
+        self._logical = LogicalRun(model, strategy, options)
+        self._runner = StepRunner(model, strategy, self._calls, as_traced=options.deterministic)
         self._terms = {name: Terms() for name in _FIRSTS}
         self._first_states = FirstStates(model, strategy)
         self._data_spec: Any = None
@@ -223,7 +222,9 @@ class ModelMethods:
         """As `keras.Model.make_predict_function`."""
         if self._model.predict_function is None or force:
             look = self._adapt("predict_step")
-            predict = functools.partial(predict_step, self._model, terms=self._terms["predict_step"])
+            division = self._logical.divide(self._model) if self._options.deterministic else None
+            terms = self._terms["predict_step"]
+            predict = functools.partial(predict_step, self._model, terms=terms, division=division)
             predict_or_refuse = self._logical.drawing_nothing(predict, "`predict`")
             self._model.predict_function = self._runner.predict_function(predict_or_refuse, look)
         return self._model.predict_function
@@ -234,15 +235,14 @@ class ModelMethods:
             if self._fit is not None:
                 self._fit.use(iterator)
             self._calls.begin_pass(self._model, iterator)
-        spec = data_batch if iterator is None else dataset_spec(distributed_dataset(iterator))
-        self._data_spec = spec
+        self._data_spec = data_batch if iterator is None else dataset_spec(distributed_dataset(iterator))
 
     def _logs_before_restart(self) -> dict[str, Any]:
         return {} if self._fit is None else self._fit.logs()
 
     def _would_compile(self) -> bool:
         kinds = [device.device_type for device in tf.config.list_physical_devices()]
-        return would_compile(flat_layers(self._model), kinds)
+        return not self._options.deterministic and would_compile(flat_layers(self._model), kinds)
 
     def _steps(self, name: str, default: Callable[..., Any], own: Callable[..., Any], *more: Any) -> ReplicaSteps:
         """What a replica does with its rows in the step `name`: `default`, or `own` for a class that defines it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -350,3 +351,85 @@ def prepared_again(num_replicas: int) -> tuple[str, str]:
     model.fit(X[:48], LABELS[:48], verbose=0)
     without.prepare(model).fit(X[:6], LABELS[:6], verbose=0)
     return str(dp), str(without)
+
+
+TO_THE_BIT = tuple(name for name in RUNS if name not in ("run_eagerly", "jit_compile", "accumulation, clipnorm"))
+
+
+def digests(num_replicas: int, names: Sequence[str] = TO_THE_BIT, logical_replicas: int = LOGICAL) -> dict[str, Any]:
+    """A digest of each array of some of `RUNS` with `deterministic=True`, on so many devices of this process."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    if num_replicas > 1:
+        tfscale.simulate_replicas(num_replicas)
+    strategy = tfscale.make_strategy()
+    given = {"global_batch": BATCH, "batch_norm": "local", "seed": 3, "logical_replicas": logical_replicas}
+    given |= {"deterministic": True, "devices": strategy}
+    found = {}
+    for name in names:
+        outcome = run_seeded(lambda _, run=RUNS[name]: run(tfscale.DataParallel(**given)), None)
+        found[name] = {key: digest_of(value) for key, value in outcome.items()}
+    return found
+
+
+def digest_of(arrays: Any) -> str:
+    """Of all bytes of arrays in a structure."""
+    leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(arrays)]
+    text = "".join(f"{leaf.dtype} {leaf.shape} {leaf.tobytes().hex()}" for leaf in leaves)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def trained_to_the_bit(num_replicas: int, directory: str, epochs: int) -> tuple[int, list[str]]:
+    """As `going_on`, to the bit: the digests after it, of predictions and of an evaluation, too."""
+    tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(
+        global_batch=BATCH, logical_replicas=LOGICAL, batch_norm="local", seed=7, deterministic=True
+    )
+    with dp.scope():
+        model = dp.prepare(_drawing())
+        model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    rows = np.random.default_rng(0).normal(size=(4 * BATCH - 5, 8)).astype("float32")
+    recovery = tfscale.callbacks.Recovery(directory, every_steps=3)
+    steps: list[int] = []
+    counting = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: steps.append(batch))
+    data = dp.dataset((rows, rows[:, :4]), shuffle=True)
+    history = model.fit(data, epochs=epochs, verbose=0, callbacks=[recovery, counting])
+    evaluated = model.evaluate(rows[:50], rows[:50, :4], batch_size=20, verbose=0)
+    predicted = model.predict(rows[:50], batch_size=20, verbose=0)
+    after = [*model.weights, *model.optimizer.variables]
+    kept = [history.history, history.epoch, evaluated, predicted, *(np.asarray(each) for each in after)]
+    return len(steps), [digest_of(each) for each in kept]
+
+
+def refused_to_the_bit() -> dict[str, tuple[str, str, bool]]:
+    """What cannot be to the bit: the kind and the text of each error."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    strategy = tfscale.make_strategy()
+    given = {"global_batch": BATCH, "batch_norm": "local", "devices": strategy}
+
+    def fitted(steps: int | None = None, **compiled: Any) -> Any:
+        with strategy.scope():
+            # Compiled before: in a process that is deterministic Keras says itself that there is no `jit_compile=True`.
+            model = made(logical_replicas=LOGICAL).prepare(mlp())
+            optimizer = sgd(gradient_accumulation_steps=steps)
+            model.compile(**{**classifying()(), "optimizer": optimizer, **compiled})
+        dp = made(logical_replicas=LOGICAL, seed=1, deterministic=True)
+        return dp.prepare(model).fit(X[:24], LABELS[:24], verbose=0)
+
+    def made(**more: Any) -> Any:
+        return tfscale.DataParallel(**given, **more)
+
+    return {
+        "no bool": _error(lambda: made(deterministic=1)),
+        "no logical replicas": _error(lambda: made(deterministic=True, seed=1)),
+        "no seed": _error(lambda: made(deterministic=True, logical_replicas=4)),
+        "jit_compile": _error(lambda: fitted(jit_compile=True)),
+        "run_eagerly": _error(lambda: fitted(run_eagerly=True)),
+        "accumulation": _error(lambda: fitted(steps=2)),
+        "fine": _error(fitted),
+    }
+
+
+def too_late() -> tuple[str, str, bool]:
+    """TensorFlow has started with as many threads as there are cores."""
+    tf.constant(1.0)
+    return _error(lambda: tfscale.DataParallel(global_batch=8, logical_replicas=4, seed=1, deterministic=True))

@@ -52,9 +52,13 @@ class StepRunner:
         model: A prepared model, compiled.
         strategy: Its strategy.
         calls: How many steps each call takes, where `compile` leaves it to tfscale.
+        as_traced: As `Traced`.
     """
 
-    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, calls: ChosenCalls):
+    def __init__(
+        self, model: keras.Model, strategy: tf.distribute.Strategy, calls: ChosenCalls, *, as_traced: bool = False
+    ):
+        self._as_traced = as_traced
         self._model = model
         self._strategy = strategy
         self._replicas: LocalReplicas = replicas_of(model)
@@ -139,7 +143,12 @@ class StepRunner:
 
     def _traced(self, function: Callable[..., Any], kind: FirstTraces) -> Traced:
         traced_as_first = functools.partial(self._begun.trace, kind)
-        return Traced(function, None if self._model.run_eagerly else traced_as_first, self._device_types)
+        return Traced(
+            function,
+            None if self._model.run_eagerly else traced_as_first,
+            self._device_types,
+            as_traced=self._as_traced,
+        )
 
     def _num_steps(self) -> tf.Tensor | None:
         """Steps of the next call; None for a function of one step. A Python number would be traced anew for each."""

@@ -92,6 +92,8 @@ class Traced:
         function: What is traced.
         as_first: Is entered with the number of traces before each; None for a function that is run as it is.
         device_types: Of the replicas of this process.
+        as_traced: Whether TensorFlow is to run it as it was traced, whatever it would save: what it optimises depends
+            on everything around an operation, and so do the last bits of what that computes.
     """
 
     def __init__(
@@ -99,7 +101,10 @@ class Traced:
         function: Callable[..., Any],
         as_first: Callable[[int], contextlib.AbstractContextManager[None]] | None,
         device_types: Sequence[str],
+        *,
+        as_traced: bool = False,
     ):
+        self._as_traced = as_traced
         self._function = function
         self._as_first = as_first
         self._device_types = device_types
@@ -140,4 +145,4 @@ class Traced:
                 return self._function(*args)
 
         self._run = tf.function(traced, reduce_retracing=True)
-        self._leaves_alone = None if _are_several_cpus(self._device_types) else False
+        self._leaves_alone = None if _are_several_cpus(self._device_types) and not self._as_traced else self._as_traced

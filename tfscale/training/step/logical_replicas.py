@@ -19,10 +19,11 @@ from tfscale.exact.randomness import make_general_generator, refusing_draws
 from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.logical_replicas import LogicalReplicas
 from tfscale.gradients.sending import Sending
-from tfscale.gradients.updaters import held_optimizers, innermost
+from tfscale.gradients.updaters import accumulates, held_optimizers, innermost
 from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, logical_counts
 from tfscale.replicas.uncaught import LOGICAL_RUN
 from tfscale.scaling import BatchPlan
+from tfscale.training.step.options import Options
 
 
 def check_logical_replicas(logical_replicas: Any, *, num_replicas: int) -> None:
@@ -130,18 +131,19 @@ class LogicalRun:
     Args:
         model: The model that is prepared.
         strategy: Its strategy.
-        total: Logical replicas of the run; None for one on each device, and no others.
-        batch_norm: `"local"` or `"synchronized"`.
+        options: By which it is: without `logical_replicas` there is one on each device, and no others.
 
     Raises:
         BatchError: As `check_logical_replicas`.
     """
 
-    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, total: int | None, batch_norm: str):
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, options: Options):
+        total = options.logical_replicas
+        self._deterministic = options.deterministic
         self._strategy = strategy
         self._num_replicas = int(strategy.num_replicas_in_sync)
         self.total = total
-        self._batch_norm = batch_norm
+        self._batch_norm = options.batch_norm
         check_logical_replicas(total, num_replicas=self._num_replicas)
         if total is None:
             LOGICAL_REPLICAS.forget(model)
@@ -175,10 +177,12 @@ class LogicalRun:
                 "AdaScale measures how gradients differ between devices, of which `logical_replicas` may have any "
                 f"number.\nReceived: optimizer {scaled[0]!r}. Use another one, or leave `logical_replicas` out."
             )
+        if self._deterministic:
+            _refuse_what_is_not_to_the_bit(model)
         if self.total == 1:
             return None
         make_general_generator(self._strategy)
-        return LogicalReplicas(self.total)
+        return LogicalReplicas(self.total, deterministic=self._deterministic)
 
     def drawing_nothing(self, run: Callable[[Any], Any], what: str) -> Callable[[Any], Any]:
         """Has `run`, which knows no logical replicas, refuse to draw by the number of the device.
@@ -195,6 +199,27 @@ class LogicalRun:
                 return run(rows)
 
         return run_without_draws
+
+
+def _refuse_what_is_not_to_the_bit(model: keras.Model) -> None:
+    """Refuses, with `deterministic=True`, what would depend on the number of devices in the last bits."""
+    how = {
+        "jit_compile=True: XLA makes other kernels of the first logical replica of a device than of the next": (
+            model.jit_compile
+        ),
+        "run_eagerly=True: not every operation has a kernel that adds up in one order there": model.run_eagerly,
+        "gradient_accumulation_steps: each device has accumulated its own part": any(
+            accumulates(each) for each in held_optimizers(model)
+        ),
+    }
+    found = next((name for name, is_so in how.items() if is_so), None)
+    if found is not None:
+        name, reason = found.split(": ")
+        raise ModelError(
+            f"With `deterministic=True` a run must not depend on the number of devices, and would: {reason}.\n"
+            f"Received: model {model.name!r} with {name}. Leave it out, or `deterministic`: runs then agree to "
+            "rounding."
+        )
 
 
 def note_logical_run(strategy: tf.distribute.Strategy, logical_replicas: int | None) -> None:

@@ -14,6 +14,7 @@ class Options(NamedTuple):
     global_batch: int | None
     micro_batch: int | str | None
     logical_replicas: int | None
+    deterministic: bool
     batch_norm: str
     batch_ratio: int | Fraction
     steps_per_execution: str | int | None

@@ -25,9 +25,10 @@ from tfscale.framework.losses import loss_tracker
 from tfscale.framework.models import call_model, compute_loss_of
 from tfscale.gradients import noise, optimizers
 from tfscale.gradients.double_buffer import sending_what_waits, takes_turns
-from tfscale.gradients.micro_steps import Division, in_own_share, sum_over_micro_steps
+from tfscale.gradients.micro_steps import Division, adds_in_tree, in_own_share, sum_over_micro_steps
 from tfscale.gradients.parts import Part, Run
-from tfscale.gradients.updaters import accumulates, held_optimizers
+from tfscale.gradients.step_state import first_replicas
+from tfscale.gradients.updaters import accumulates, held_optimizers, innermost
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
 from tfscale.replicas.own_share import make_lone_share, share_of
 from tfscale.replicas.progress import counting_reductions
@@ -215,13 +216,16 @@ def _default_train_step(
         return [*(weighted(variable, part.share) for variable in statistics), *found]
 
     with in_share(share):
-        sums = _sum_over_parts(model, run, batch, share, division, statistics)
+        num_global = len(statistics) + len(variables)
+        sums = _sum_over_parts(model, run, batch, share, division, statistics, num_global)
         shared, rest = sums[: len(statistics)], sums[len(statistics) :]
+        are_whole = adds_in_tree(division)
+        shared = [first_replicas(each) for each in shared] if are_whole else shared
         if watch is not None:
             watch.note_passes(*rest[len(variables) :])
         sent = SentAlong([], statistics, shared, slots, watch)
         sent = sent.with_states(model.metrics_variables) if sends_states else sent
-        return _update(model, rest[: len(variables)], sent)
+        return _update(model, rest[: len(variables)], sent, are_whole=are_whole)
 
 
 def _sum_over_parts(
@@ -231,19 +235,26 @@ def _sum_over_parts(
     share: Share,
     division: Division | None,
     statistics: Sequence[keras.Variable],
+    num_global: int = 0,
 ) -> list[Any]:
     """What `run` returns for the rows of this replica: at once, or added up over micro-steps."""
     if division is None:
         return run(Part(batch, share, 0))
-    return sum_over_micro_steps(model, run, batch, share, division, statistics)
+    return sum_over_micro_steps(model, run, batch, share, division, statistics, _counted(model), num_global)
 
 
-def _update(model: keras.Model, gradients: list[Any], sent: SentAlong) -> list[tf.Tensor]:
+def _update(model: keras.Model, gradients: list[Any], sent: SentAlong, *, are_whole: bool) -> list[tf.Tensor]:
     """Keras's own update, with one reduction that carries gradients, metric states and batch statistics.
 
-    Where the gradients stay here, or travel in the next step, the others have a reduction of their own.
+    Where the gradients stay here, are whole already, or travel in the next step, the others have one of their own.
     """
     optimizer = model.optimizer
+    if are_whole:
+        noise.note_total(innermost(optimizer), gradients, optimizer.scale_loss(1.0))
+        states = sent.reduce(model)
+        with optimizers.gradients_reduced():
+            _apply(model, gradients, sent.watch)
+        return states
     if takes_turns(optimizer) or (accumulates(optimizer) and not sent.decides()):
         _apply(model, gradients)
         return sent.reduce(model)
