@@ -260,7 +260,8 @@ class ChosenCalls:
         self._agree = None if replicas.here == replicas.total else functools.partial(least_of_workers, strategy)
         self._passes: weakref.WeakKeyDictionary[Any, StepsPerCall] = weakref.WeakKeyDictionary()
         self._traced: weakref.WeakKeyDictionary[Any, TracedSteps] = weakref.WeakKeyDictionary()
-        self._call = _Call("fit", True, 1)
+        # Of a model that was not prepared when its call began, nothing is known.
+        self._call: _Call | None = None
         self.current: StepsPerCall | None = None
         """For the call that comes next; None where `compile` was given a number."""
 
@@ -288,24 +289,25 @@ class ChosenCalls:
         self.current = None
         if self._requested in _OFF or model.steps_per_execution != 1:
             return
-        if self._requested == "auto" and not self._may_begin(model):
+        call = self._call
+        if call is None or (self._requested == "auto" and not self._may_begin(model, call)):
             return
         if epoch_iterator not in self._passes:
-            self._passes[epoch_iterator] = self._new_pass(model)
-            calls = functools.partial(self._calls_of, weakref.ref(epoch_iterator), model, self._call.name)
+            self._passes[epoch_iterator] = self._new_pass(model, call)
+            calls = functools.partial(self._calls_of, weakref.ref(epoch_iterator), model, call.name)
             join_steps(epoch_iterator, calls)
 
-    def _may_begin(self, model: keras.Model) -> bool:
+    def _may_begin(self, model: keras.Model, call: _Call) -> bool:
         """Whether calls of several steps may come of it, on some worker at least: all have to ask each other then."""
-        if model.run_eagerly or has_own_step(model, "train_step" if self._call.name == "fit" else "test_step"):
+        if model.run_eagerly or has_own_step(model, "train_step" if call.name == "fit" else "test_step"):
             return False
-        return self._agree is not None or not self._call.reads_batches
+        return self._agree is not None or not call.reads_batches
 
-    def _new_pass(self, model: keras.Model) -> StepsPerCall:
+    def _new_pass(self, model: keras.Model, call: _Call) -> StepsPerCall:
         if self._requested == "always":
             return StepsPerCall(self._agree)
-        passes = max(self._call.num_epochs - (restored_epoch(model) if self._call.name == "fit" else 0), 1)
-        may_join = not self._call.reads_batches
+        passes = max(call.num_epochs - (restored_epoch(model) if call.name == "fit" else 0), 1)
+        may_join = not call.reads_batches
         return StepsPerCall(self._agree, begins_alone=True, num_passes=passes, may_join=may_join)
 
     def _calls_of(
