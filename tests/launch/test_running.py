@@ -150,7 +150,10 @@ def test_worker_that_ends_well_waits_for_nobody(launcher):
 
 def test_restart_takes_all_workers_and_new_ports(launcher, tmp_path):
     code = """
-(here / f"workers-{rank}-{time.monotonic_ns()}").write_text(json.dumps(workers))
+name = f"workers-{rank}-{time.monotonic_ns()}"
+(here / f"partial-{name}").write_text(json.dumps(workers))
+# Whole, or not there: a worker that is ended in the meantime leaves no half of it.
+(here / f"partial-{name}").rename(here / name)
 if rank == 0 and len(list(here.glob("workers-0*"))) < 3:
     wait_for("workers-1*")
     sys.exit(7)
