@@ -20,6 +20,7 @@ from tests.training.contract_cases_anywhere import (
     ModuleLoss,
 )
 from tests.training.models import adam, sgd
+from tfscale.exact.terms import sums_where_read
 
 
 class Messages(logging.Handler):
@@ -562,3 +563,28 @@ def normalized_noise() -> dict[str, Any]:
     except tfscale.ParityError as error:
         return {"ended": str(error), "said": messages.kept}
     return {"ended": all(np.isfinite(each) for log in history.history.values() for each in log), "said": messages.kept}
+
+
+class FailsInAnotherWay(ModuleLoss):
+    """Clips by hand, and cannot be traced where gradients are summed as they are made."""
+
+    def changed(self, gradients: Any) -> Any:
+        if sums_where_read():
+            raise ValueError("not in this way")
+        return tf.clip_by_global_norm(gradients, 0.05)[0]
+
+
+def no_other_way() -> dict[str, Any]:
+    """The error of a step that is not that of one replica, and whether it left any trace."""
+    dp = _data_parallel()
+    with dp.scope():
+        model = dp.prepare(FailsInAnotherWay())
+        model.compile(sgd())
+        model(DATA["x"][:1])
+    model.optimizer.build(model.trainable_variables)
+    before = _state(model)
+    try:
+        model.fit(**DATA, verbose=0, shuffle=False)
+    except tfscale.ParityError as error:
+        return {"message": str(error), "is unchanged": all(map(np.array_equal, before, _state(model)))}
+    return {"message": "", "is unchanged": False}

@@ -166,3 +166,10 @@ def test_rows_that_meet_are_not_taken_for_rounding(dtype):
 def test_what_rounding_makes_of_noise_that_is_held_still_is_no_difference():
     found = run_case(f"{CASES}:normalized_noise")
     assert found["ended"] is True
+
+
+def test_another_way_that_fails_is_no_cure():
+    found = run_case(f"{CASES}:no_other_way")
+    assert "is not that of one replica" in found["message"]
+    assert "tfscale.sum_gradients" in found["message"]
+    assert found["is unchanged"]

@@ -222,8 +222,9 @@ class StepCheck:
             message = self._look_in_one_way(rows)
         except DrawsBesideError:
             raise
-        except TfscaleError as error:
-            message = first_of_workers(self._strategy, str(error))
+        except (TfscaleError, NoReferenceError) as error:
+            # What was found stays: a way in which the step does not even run is no cure.
+            message = first_of_workers(self._strategy, str(error) or message)
         finally:
             if message:
                 terms.sums, terms.gathered = outer
