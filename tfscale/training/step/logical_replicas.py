@@ -203,23 +203,19 @@ class LogicalRun:
 
 def _refuse_what_is_not_to_the_bit(model: keras.Model) -> None:
     """Refuses, with `deterministic=True`, what would depend on the number of devices in the last bits."""
-    how = {
-        "jit_compile=True: XLA makes other kernels of the first logical replica of a device than of the next": (
-            model.jit_compile
-        ),
-        "run_eagerly=True: not every operation has a kernel that adds up in one order there": model.run_eagerly,
-        "gradient_accumulation_steps: each device has accumulated its own part": any(
-            accumulates(each) for each in held_optimizers(model)
-        ),
-    }
-    found = next((name for name, is_so in how.items() if is_so), None)
-    if found is not None:
-        name, reason = found.split(": ")
-        raise ModelError(
-            f"With `deterministic=True` a run must not depend on the number of devices, and would: {reason}.\n"
-            f"Received: model {model.name!r} with {name}. Leave it out, or `deterministic`: runs then agree to "
-            "rounding."
-        )
+    accumulating = any(map(accumulates, held_optimizers(model)))
+    unfit = (
+        (model.jit_compile, "jit_compile=True", "XLA makes other kernels of a device's first logical replica"),
+        (model.run_eagerly, "run_eagerly=True", "not every operation has a kernel that adds up in one order there"),
+        (accumulating, "gradient_accumulation_steps", "each device has accumulated its own part"),
+    )
+    for is_so, name, reason in unfit:
+        if is_so:
+            raise ModelError(
+                f"With `deterministic=True` a run must not depend on the number of devices, and would: {reason}.\n"
+                f"Received: model {model.name!r} with {name}. Leave it out, or `deterministic`: runs then agree to "
+                "rounding."
+            )
 
 
 def note_logical_run(strategy: tf.distribute.Strategy, logical_replicas: int | None) -> None:
