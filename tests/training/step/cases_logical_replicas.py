@@ -163,20 +163,29 @@ class _Kept(keras.layers.Layer):
         self.seen.extend(map(tuple, (rows != 0).astype(int).tolist()))
 
 
-def going_on(num_replicas: int, directory: str, epochs: int) -> tuple[int, list[np.ndarray]]:
-    """Steps that were made, and the state after them: a run begins in this directory, or goes on from there."""
+def _recovered(
+    num_replicas: int, directory: str, epochs: int, *, deterministic: bool = False, **compiled: Any
+) -> tuple[Any, np.ndarray, int, Any]:
+    """A run that begins in this directory, or goes on from there: the model, its rows, steps made and history."""
     tfscale.simulate_replicas(num_replicas)
-    dp = tfscale.DataParallel(global_batch=BATCH, logical_replicas=LOGICAL, batch_norm="local", seed=7)
+    given = {"logical_replicas": LOGICAL, "batch_norm": "local", "seed": 7, "deterministic": deterministic}
+    dp = tfscale.DataParallel(global_batch=BATCH, **given)
     with dp.scope():
         model = dp.prepare(_drawing())
-        model.compile(keras.optimizers.Adam(0.01), "mse")
+        model.compile(keras.optimizers.Adam(0.01), "mse", **compiled)
     rows = np.random.default_rng(0).normal(size=(4 * BATCH - 5, 8)).astype("float32")
     recovery = tfscale.callbacks.Recovery(directory, every_steps=3)
     data = dp.dataset((rows, rows[:, :4]), shuffle=True)
     steps: list[int] = []
     counting = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: steps.append(batch))
-    model.fit(data, epochs=epochs, verbose=0, callbacks=[recovery, counting])
-    return len(steps), [np.asarray(each) for each in (*model.weights, *model.optimizer.variables)]
+    history = model.fit(data, epochs=epochs, verbose=0, callbacks=[recovery, counting])
+    return model, rows, len(steps), history
+
+
+def going_on(num_replicas: int, directory: str, epochs: int) -> tuple[int, list[np.ndarray]]:
+    """Steps that were made, and the state after them: a run begins in this directory, or goes on from there."""
+    model, _, steps, _ = _recovered(num_replicas, directory, epochs)
+    return steps, [np.asarray(each) for each in (*model.weights, *model.optimizer.variables)]
 
 
 def masks(num_replicas: int) -> list[tuple[float, ...]]:
@@ -380,24 +389,12 @@ def digest_of(arrays: Any) -> str:
 
 def trained_to_the_bit(num_replicas: int, directory: str, epochs: int) -> tuple[int, list[str]]:
     """As `going_on`, to the bit: the digests after it, of predictions and of an evaluation, too."""
-    tfscale.simulate_replicas(num_replicas)
-    dp = tfscale.DataParallel(
-        global_batch=BATCH, logical_replicas=LOGICAL, batch_norm="local", seed=7, deterministic=True
-    )
-    with dp.scope():
-        model = dp.prepare(_drawing())
-        model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
-    rows = np.random.default_rng(0).normal(size=(4 * BATCH - 5, 8)).astype("float32")
-    recovery = tfscale.callbacks.Recovery(directory, every_steps=3)
-    steps: list[int] = []
-    counting = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: steps.append(batch))
-    data = dp.dataset((rows, rows[:, :4]), shuffle=True)
-    history = model.fit(data, epochs=epochs, verbose=0, callbacks=[recovery, counting])
+    model, rows, steps, history = _recovered(num_replicas, directory, epochs, metrics=["mae"], deterministic=True)
     evaluated = model.evaluate(rows[:50], rows[:50, :4], batch_size=20, verbose=0)
     predicted = model.predict(rows[:50], batch_size=20, verbose=0)
     after = [*model.weights, *model.optimizer.variables]
     kept = [history.history, history.epoch, evaluated, predicted, *(np.asarray(each) for each in after)]
-    return len(steps), [digest_of(each) for each in kept]
+    return steps, [digest_of(each) for each in kept]
 
 
 def refused_to_the_bit() -> dict[str, tuple[str, str, bool]]:
