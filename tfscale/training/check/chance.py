@@ -3,6 +3,8 @@
 By chance, where the reference differs from itself. By rounding, where two things hold: rows and weights that are one
 rounding away change the reference about as much, and they change the difference itself. What is wrong because of the
 replicas is as wrong one rounding away. The rows alone would not do: nothing of them reaches the generator of a GAN.
+Numbers are not all changed alike: what normalizes them would make the same of them, and leave on its side of an edge
+what lies beside one.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ _RUNS_AT_RANDOM = 3
 _ROUNDINGS = {2: 2**-21, 4: 2**-21, 8: 2**-50}
 # One that it shows.
 _SHOWN_ROUNDINGS = {2: 2**-8, 4: 2**-21, 8: 2**-50}
-# A difference that changes by less of itself is steady. Of one drawn at random one in ten is, and one in 300 thrice.
-_STEADY, _TIMES = 1 / 3, (1, -1, 2)
+# A difference that changes by less of itself is steady. Of one drawn at random one in ten is, and one in 300 thrice: of
+# the hundred weights of a deep model one would be.
+_STEADY, _TIMES = 1 / 3, (1, -1, 2, -2, 3)
 # By whether a step is run eagerly: what is drawn in a graph is silenced.
 _DRAWN = {True: ", and runs eagerly. Without run_eagerly it is", False: " in a function of Python"}
 
@@ -105,8 +108,8 @@ class Chance:
             self.is_drawn = True
             _log.warning("the %s could not be checked: it draws random numbers%s", self._what, _DRAWN[self._is_eager])
             return True
-        shifted = (rows.times(1 + times * _ROUNDINGS[self._bytes_per_number]) for times in _TIMES)
-        runs = (self._runs.alone(each.whole, each.scale) for each in shifted)
+        shaken = (rows.shaken(times * _ROUNDINGS[self._bytes_per_number]) for times in _TIMES)
+        runs = (self._runs.alone(each.whole, each.shaken_by) for each in shaken)
         # One rounding moves some numbers over an edge, and another one others.
         is_near = self._makes_as_much(runs, met, _ALIKE, reference, before)
         # The divided step is run on all workers or on none.
@@ -155,12 +158,15 @@ class Chance:
         """Whether something differs by the same on all rows, with all weights, that are a few roundings away."""
         steady = set(met)
         for times in _TIMES:
-            shifted = rows.times(1 + times * _SHOWN_ROUNDINGS[self._bytes_per_number])
-            scale = shifted.scale
-            there = self._runs.divided(shifted.parts, scale), self._runs.alone(shifted.whole, scale)
+            shaken = rows.shaken(times * _SHOWN_ROUNDINGS[self._bytes_per_number])
+            share = shaken.shaken_by
+            there = self._runs.divided(shaken.parts, share), self._runs.alone(shaken.whole, share)
             changed = _largest_of(compare(_less_the_difference(ours, *there), reference, before))
             steady = {key for key in steady if changed.get(key, np.inf) < _STEADY * met[key]}
-        return bool(first_of_workers(self._strategy, "steady" if steady else ""))
+            # The divided step is run on all workers or on none.
+            if not first_of_workers(self._strategy, "steady" if steady else ""):
+                return False
+        return True
 
     def _differences_of_reference(
         self, control: Outcome, reference: Outcome, before: dict[str, np.ndarray]

@@ -8,7 +8,7 @@ one device, a few are looked at.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tfscale.replicas.agreement import agree_with_chief, gather_rows_of_workers
 from tfscale.replicas.replica_batch import (
+    LocalReplicas,
     ReplicaBatch,
     count_rows,
     has_rows,
@@ -25,6 +26,7 @@ from tfscale.replicas.replica_batch import (
     take_rows,
     unsplit_batch,
 )
+from tfscale.training.step.state import shake
 
 _ALL = 2**31 - 1
 # One replica takes all rows that are looked at. What it computes of them is larger than they are, but not by so much
@@ -50,8 +52,10 @@ class CheckRows(NamedTuple):
     parts: tuple[ReplicaBatch, ...]
     """Of the replicas of this process."""
     num_rows: int
-    scale: float = 1.0
-    """By what the inputs were multiplied."""
+    replicas: LocalReplicas
+    """Among which they are divided."""
+    shaken_by: float = 0.0
+    """Of what share of itself each input was changed at most."""
 
     @classmethod
     def of(cls, batch: Any, strategy: tf.distribute.Strategy, amount: Amount = Amount.MOST) -> CheckRows:
@@ -77,7 +81,7 @@ class CheckRows(NamedTuple):
         if amount is Amount.MOST:
             count = uneven_count(count, few, replicas.total)
         first = take_rows(data, 0, count, whole)
-        return cls(first, split_rows(first, count, whole or (), replicas), count)
+        return cls(first, split_rows(first, count, whole or (), replicas), count, replicas)
 
     def specs(self) -> list[Any]:
         """Types and shapes of everything in them."""
@@ -86,16 +90,20 @@ class CheckRows(NamedTuple):
 
     def times(self, factor: float) -> CheckRows:
         """The same rows with all floating-point inputs multiplied; labels and weights stay."""
+        return self._with_inputs(lambda leaf: leaf * factor)
 
-        def scaled(data: Any) -> Any:
-            x, *others = data if isinstance(data, tuple) else (data,)
-            x = keras.tree.map_structure(
-                lambda leaf: leaf * factor if isinstance(leaf, tf.Tensor) and leaf.dtype.is_floating else leaf, x
-            )
-            return (x, *others) if isinstance(data, tuple) else x
+    def shaken(self, share: float) -> CheckRows:
+        """The same rows with each floating-point input changed by a share of itself, as `shake` does it."""
+        return self._with_inputs(lambda leaf: shake(leaf, share))._replace(shaken_by=share)
 
-        parts = tuple(part._replace(data=scaled(part.data)) for part in self.parts)
-        return self._replace(whole=scaled(self.whole), parts=parts, scale=self.scale * factor)
+    def _with_inputs(self, change: Callable[[tf.Tensor], tf.Tensor]) -> CheckRows:
+        x, *others = self.whole if isinstance(self.whole, tuple) else (self.whole,)
+        x = keras.tree.map_structure(
+            lambda leaf: change(leaf) if isinstance(leaf, tf.Tensor) and leaf.dtype.is_floating else leaf, x
+        )
+        whole = (x, *others) if isinstance(self.whole, tuple) else x
+        parts = split_rows(whole, self.num_rows, self.parts[0].whole, self.replicas)
+        return self._replace(whole=whole, parts=parts)
 
 
 def _present(leaf: Any) -> Any:

@@ -106,6 +106,8 @@ class TwoRuns:
         self._state = state
         self.assigned_apart: list[str] = []
         """Names of variables to which every replica of the divided step, as traced last, assigns its own value."""
+        self.reference: Any = None
+        """The step on one replica as it was traced last, a `tf.types.experimental.ConcreteFunction`; None if eager."""
         self._traced: dict[str, tuple[Callable[..., Any], list[Any]]] = {}
 
     def forget_divided(self) -> None:
@@ -126,22 +128,22 @@ class TwoRuns:
         """Traces the divided step: of both all variables must be known, before either is run."""
         self._traced["divided"] = self._trace(self._divided, list(parts))
 
-    def divided(self, parts: Sequence[ReplicaBatch], scale: float = 1.0) -> Outcome:
-        """Runs the step on the parts of this process's replicas; its weights are multiplied before."""
-        return self._run("divided", self._divided, list(parts), scale)
+    def divided(self, parts: Sequence[ReplicaBatch], shaken_by: float = 0.0) -> Outcome:
+        """Runs the step on the parts of this process's replicas; its weights are changed by this share before."""
+        return self._run("divided", self._divided, list(parts), shaken_by)
 
-    def alone(self, rows: Any, scale: float = 1.0) -> Outcome:
-        """Runs the step on all rows, on one replica; its weights are multiplied before."""
-        return self._run("alone", self._alone, rows, scale)
+    def alone(self, rows: Any, shaken_by: float = 0.0) -> Outcome:
+        """Runs the step on all rows, on one replica; its weights are changed by this share before."""
+        return self._run("alone", self._alone, rows, shaken_by)
 
-    def _run(self, name: str, function: Callable[[Any, list[Any]], Any], data: Any, scale: float) -> Outcome:
+    def _run(self, name: str, function: Callable[[Any, list[Any]], Any], data: Any, shaken_by: float) -> Outcome:
         if name not in self._traced:
             self._traced[name] = self._trace(function, data)
         call, layout = self._traced[name]
         with self._state.put_back():
             if name == "alone":
                 self._state.collect()
-            added = self._state.multiply(scale) if scale != 1.0 else {}
+            added = self._state.shake(shaken_by) if shaken_by else {}
             # It is run once or a few times: to optimise its graph would take longer than all of them.
             with without_graph_optimizer():
                 values = [np.asarray(value) for value in call(data)]
@@ -159,6 +161,8 @@ class TwoRuns:
         traced = tf.function(lambda given: function(given, layout), autograph=False, reduce_retracing=True)
         with self._numbers.unchanged():
             concrete = traced.get_concrete_function(data)
+        if function == self._alone:
+            self.reference = concrete
         self._state.add(concrete.graph.variables)
         # Those that are only assigned to are known by what the graph holds of them.
         handles = set(map(id, concrete.captured_inputs))

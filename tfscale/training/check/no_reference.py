@@ -7,9 +7,16 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from tfscale.errors import TfscaleError
+from tfscale.exact.divided_calls import DrawsBesideError
+from tfscale.replicas.agreement import first_of_workers
+
+# Characters of somebody else's error.
+_SHOWN = 500
+
 
 class NoReferenceError(Exception):
-    """What a program of the user does on one replica with other rows than it expects, or with too many.
+    """That a step does not run on one replica: with other rows than it expects, or with too many.
 
     Args:
         message: Why.
@@ -26,12 +33,60 @@ def as_reference() -> Iterator[None]:
     """Tells a step that does not even run on one replica from whatever else fails.
 
     Raises:
-        NoReferenceError: For any error but the end of the data.
+        NoReferenceError: For any error but the end of the data, and what tells that a way of dividing is none.
     """
     try:
         yield
-    except tf.errors.OutOfRangeError:
+    except (tf.errors.OutOfRangeError, DrawsBesideError):
         raise
     except Exception as error:
-        too_much = isinstance(error, tf.errors.ResourceExhaustedError)
+        too_much = isinstance(error, tf.errors.ResourceExhaustedError | MemoryError)
         raise NoReferenceError(error, takes_too_much=too_much) from error
+
+
+@contextlib.contextmanager
+def agreeing_on_reference(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """`as_reference` for all workers, which end alike where the step of one of them does not run; each enters it.
+
+    Args:
+        strategy: Of the job.
+
+    Raises:
+        NoReferenceError: This worker's own, or that of the first that has one.
+    """
+    why: NoReferenceError | None = None
+    try:
+        with as_reference():
+            yield
+    except NoReferenceError as error:
+        why = error
+    found = first_of_workers(strategy, "" if why is None else f"{int(why.takes_too_much)}{_named(why)[:_SHOWN]}")
+    if found:
+        raise NoReferenceError(found[1:], takes_too_much=found[0] == "1") from (why and why.__cause__)
+
+
+def describe_no_reference(why: NoReferenceError, what: str) -> str:
+    """The text of the error where a step could not be compared.
+
+    Args:
+        why: In what it ended on one replica.
+        what: The step, such as "first step of model 'a'".
+
+    Raises:
+        TfscaleError: That of tfscale in which the step itself ended: it has a cause and a way out of its own.
+    """
+    if isinstance(why.__cause__, TfscaleError):
+        raise why.__cause__
+    return (
+        f"The {what} could not be checked: it does not run on one replica with the rows of all. "
+        "Whether several replicas train as one does is not known. Nothing was updated by it.\n"
+        f"Received: {why}\n"
+        "Let the step run on any number of rows (`tf.shape(x)[0]` for a number that is written out), for plain Keras "
+        'gets all of these on one device. `prepare(model, check="warn")` trains with this as a warning, and '
+        '`check="off"` without the check.'
+    )
+
+
+def _named(why: NoReferenceError) -> str:
+    cause = why.__cause__
+    return str(why) if cause is None else f"{type(cause).__name__}: {why}"

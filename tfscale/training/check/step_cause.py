@@ -33,6 +33,23 @@ def describe_difference(differences: Sequence[Difference], what: str, num_replic
     )
 
 
+def describe_assigned_apart(names: Sequence[str], what: str, num_replicas: int) -> str:
+    """The text of the error where each replica assigns a value of its own, and it made no difference yet.
+
+    Args:
+        names: Of the variables.
+        what: The step, such as "first step of model 'a'".
+        num_replicas: Of the job.
+    """
+    return (
+        f"The {what} leaves {num_replicas} replicas with other values of a variable than one, though it happens to "
+        "give the same for these rows. Nothing was updated by it.\n"
+        f"Received: {', '.join(map(repr, names))}, assigned from what each replica computed of its own rows. Compute "
+        "that of tfscale.gather_rows(x), which are the rows of all replicas. "
+        '`prepare(model, check="off")` trains without this check.'
+    )
+
+
 def cause_of_failure(error: Exception) -> str:
     """Why a step most likely fails that one replica can take, and the way out: a line more of the error, or nothing.
 

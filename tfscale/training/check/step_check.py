@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -26,9 +26,14 @@ from tfscale.replicas.made import made_under
 from tfscale.training.check.chance import Chance, slots_of
 from tfscale.training.check.check_rows import Amount, CheckRows
 from tfscale.training.check.first_step import Outcome, Steps, TwoRuns
-from tfscale.training.check.no_reference import NoReferenceError, as_reference
+from tfscale.training.check.gates import later_states
+from tfscale.training.check.no_reference import (
+    NoReferenceError,
+    agreeing_on_reference,
+    describe_no_reference,
+)
 from tfscale.training.check.other_ways import OtherWay, other_ways
-from tfscale.training.check.step_cause import cause_of_failure, describe_difference
+from tfscale.training.check.step_cause import cause_of_failure, describe_assigned_apart, describe_difference
 from tfscale.training.check.step_differences import (
     Difference,
     bytes_per_number,
@@ -40,7 +45,7 @@ from tfscale.training.check.step_differences import (
 )
 from tfscale.training.check.step_findings import StepFindings
 from tfscale.training.step.own_numbers import OwnNumbers
-from tfscale.training.step.state import LATER_COUNTS, State
+from tfscale.training.step.state import State
 
 _log = logging.getLogger(__name__)
 # Characters of somebody else's error.
@@ -49,7 +54,9 @@ _SHOWN = 500
 _LATER = 10
 # Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
 _CONVERGED = 1e-3
-_OF_LATER = "\nIt is that of one replica as it begins, and not with other values of single numbers that are zero then."
+_OF_LATER = (
+    "\nIt is that of one replica as it begins, and not with other values of counters, weights or flags in its state."
+)
 
 
 class StepCheck:
@@ -117,26 +124,30 @@ class StepCheck:
         rows = CheckRows.of(batch, self._strategy, self._amount)
         if rows.specs() != self._first_rows.specs():
             return False
-        with self._state.put_back():
-            self._begin_anew()
-            before = self._state.read()
-            reference = self._runs.alone(rows.whole)
-            with self._dividing(rows):
-                ours = self._runs.divided(rows.parts)
-            differences = self._differences(ours, reference, before, _LATER * self._tolerance)
-            # Near a minimum the gradients are what rounding leaves of numbers that cancel.
-            is_converged = reference.scale() < _CONVERGED * self._first_scale
-            is_told = bool(differences) and not is_converged
-            is_real = is_told and not self._is_chance(rows, ours, reference, before)
-        message = ""
-        if is_real:
-            found = self._describe(differences, rows, self._what.removeprefix("first "))
-            message = f"{found}\nThe first step did not show it: what was trained since is not that of one replica."
-        message = first_of_workers(self._strategy, message)
-        if message and is_next and not self._look(rows):
-            return True
+        try:
+            with self._state.put_back():
+                self._begin_anew()
+                message = self._of_all(lambda: self._compare_again(rows))
+            if message and is_next and not self._look(rows):
+                return True
+        except NoReferenceError as error:
+            message = self._not_checked(error)
         self._tell(message)
         return False
+
+    def _compare_again(self, rows: CheckRows) -> str:
+        before = self._state.read()
+        with agreeing_on_reference(self._strategy):
+            reference = self._runs.alone(rows.whole)
+        with self._dividing(rows):
+            ours = self._runs.divided(rows.parts)
+        differences = self._differences(ours, reference, before, _LATER * self._tolerance)
+        # Near a minimum the gradients are what rounding leaves of numbers that cancel.
+        is_converged = reference.scale() < _CONVERGED * self._first_scale
+        if not differences or is_converged or self._is_chance(rows, ours, reference, before):
+            return ""
+        found = self._describe(differences, rows, self._what.removeprefix("first "))
+        return f"{found}\nThe first step did not show it: what was trained since is not that of one replica."
 
     def _tell(self, message: str) -> None:
         if message and self._mode == "warn":
@@ -153,18 +164,27 @@ class StepCheck:
             if amount is Amount.FEW and why is not None and not why.takes_too_much:
                 break
             try:
-                with as_reference():
-                    rows = CheckRows.of(batch, self._strategy, amount)
-                    self._runs.trace_alone(rows.whole)
+                rows = self._take(batch, amount)
                 message = self._look(rows)
-                if self._learned_nothing and not message and amount is Amount.MOST:
-                    continue
                 self._first_rows, self._amount = rows, amount
-                return message
+                if message or not self._learned_nothing or amount is not Amount.MOST:
+                    return message
             except NoReferenceError as error:
                 why = error
+        return "" if why is None or self._first_rows is not None else self._not_checked(why)
+
+    def _not_checked(self, why: NoReferenceError) -> str:
+        if not why.takes_too_much:
+            return describe_no_reference(why, self._what)
         _log.warning("the %s could not be checked (%s)", self._what, why)
         return ""
+
+    def _take(self, batch: Any, amount: Amount) -> CheckRows:
+        """The rows, on which the step of one replica is traced."""
+        with agreeing_on_reference(self._strategy):
+            rows = CheckRows.of(batch, self._strategy, amount)
+            self._runs.trace_alone(rows.whole)
+        return rows
 
     def _variables(self) -> list[keras.Variable]:
         model = self._model
@@ -187,16 +207,13 @@ class StepCheck:
                     _log.log(way.level, "the %s %s", self._what, way.text)
                     return ""
             except DrawsBesideError as error:
-                # Seen in its graph, which is that of every worker.
                 draws = f"\n{error}"
         return message + draws
 
     def _look_in_one_way(self, rows: CheckRows) -> str:
-        try:
-            with self._dividing(rows):
-                self._runs.trace_divided(rows.parts)
-        except ParityError as error:
-            return first_of_workers(self._strategy, str(error))
+        message = self._of_all(lambda: self._trace_divided(rows))
+        if message:
+            return message
         remember_optimizers(self._model, _optimizers(self._terms))
         self._state.name(self._variables())
         if self._is_eager:
@@ -206,7 +223,27 @@ class StepCheck:
             self._state.average(gradient_accumulators(innermost(optimizer)))
         with self._state.put_back():
             self._begin_anew()
-            return first_of_workers(self._strategy, self._compare(rows))
+            return self._of_all(lambda: self._compare(rows))
+
+    def _of_all(self, look: Callable[[], str]) -> str:
+        """What a look has found on any worker; every worker looks."""
+        other: TfscaleError | None = None
+        try:
+            message = look()
+        except DrawsBesideError:
+            # Seen in its graph, which is that of every worker.
+            raise
+        except TfscaleError as error:
+            message, other = str(error), None if isinstance(error, ParityError) else error
+        message = first_of_workers(self._strategy, message)
+        if other is not None:
+            raise other
+        return message
+
+    def _trace_divided(self, rows: CheckRows) -> str:
+        with self._dividing(rows):
+            self._runs.trace_divided(rows.parts)
+        return ""
 
     def _look_in_another_way(self, rows: CheckRows, way: OtherWay) -> str:
         """Divides the step otherwise, and keeps to that if it is the cure."""
@@ -217,14 +254,14 @@ class StepCheck:
         self._runs.forget()
         message = "It is not traced."
         try:
-            with as_reference():
+            with agreeing_on_reference(self._strategy):
                 self._runs.trace_alone(rows.whole)
             message = self._look_in_one_way(rows)
         except DrawsBesideError:
             raise
         except (TfscaleError, NoReferenceError) as error:
             # What was found stays: a way in which the step does not even run is no cure.
-            message = first_of_workers(self._strategy, str(error) or message)
+            message = str(error) or message
         finally:
             if message:
                 terms.sums, terms.gathered = outer
@@ -241,7 +278,8 @@ class StepCheck:
 
     def _compare(self, rows: CheckRows) -> str:
         before = self._state.read()
-        reference = self._reference_of(rows)
+        with agreeing_on_reference(self._strategy):
+            reference = self._runs.alone(rows.whole)
         self._first_scale = reference.scale()
         self._learned_nothing = reference.is_without_gradient()
         with self._dividing(rows):
@@ -251,12 +289,13 @@ class StepCheck:
         is_of_metrics = {difference.kind for difference in differences} <= {"metric", "log", "variable"}
         if is_of_metrics and self._findings.gather(differences, reference):
             self._runs.forget_divided()
-            ours = self._runs.divided(rows.parts)
+            with self._dividing(rows):
+                ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before)
         if not differences:
             self._findings.gather_untold(reference, before)
         if not differences and self._runs.assigned_apart:
-            return self._assigned_apart()
+            return describe_assigned_apart(self._runs.assigned_apart, self._what, self._strategy.num_replicas_in_sync)
         if not differences:
             self._warn_of_kept(kept_differences(ours, reference, self._tolerance))
             later = self._differences_later(rows)
@@ -273,21 +312,6 @@ class StepCheck:
                 ", ".join(names),
             )
 
-    def _reference_of(self, rows: CheckRows) -> Outcome:
-        """The step on one replica; where its rows are too many for one worker's device, they are for all."""
-        found, why = None, ""
-        try:
-            with as_reference():
-                found = self._runs.alone(rows.whole)
-        except NoReferenceError as error:
-            if not error.takes_too_much:
-                raise
-            why = str(error)[:_SHOWN]
-        why = first_of_workers(self._strategy, why)
-        if found is None or why:
-            raise NoReferenceError(why, takes_too_much=True)
-        return found
-
     def _describe(self, differences: Sequence[Difference], rows: CheckRows, what: str = "") -> str:
         return describe_difference(differences, what or self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
 
@@ -301,28 +325,28 @@ class StepCheck:
                 for each in optimizer.variables
                 if each is not innermost(optimizer).iterations
             ]
-            zeros = self._state.zeros([*counted, *updated])
-            for count in LATER_COUNTS if zeros else ():
-                self._state.stir(zeros, count)
-                before = self._state.read()
-                try:
-                    reference, ours = self._runs.alone(rows.whole), self._runs.divided(rows.parts)
-                except tf.errors.OpError:
-                    continue  # It is no state that the step was written for.
-                differences = self._differences(ours, reference, before, _LATER * self._tolerance)
-                if differences and not self._is_chance(rows, ours, reference, before, _LATER * self._tolerance):
+            numbers = self._state.numbers([*counted, *updated])
+            for state in later_states(self._runs.reference, numbers):
+                with self._state.put_back():
+                    self._state.put(state)
+                    differences = self._differences_now(rows)
+                if differences:
                     return differences
             return []
 
-    def _assigned_apart(self) -> str:
-        names = ", ".join(repr(name) for name in self._runs.assigned_apart)
-        return (
-            f"The {self._what} leaves {self._strategy.num_replicas_in_sync} replicas with other values of a variable "
-            "than one, though it happens to give the same for these rows. Nothing was updated by it.\n"
-            f"Received: {names}, assigned from what each replica computed of its own rows. Compute that of "
-            "tfscale.gather_rows(x), which are the rows of all replicas. "
-            '`prepare(model, check="off")` trains without this check.'
-        )
+    def _differences_now(self, rows: CheckRows) -> list[Difference]:
+        before = self._state.read()
+        try:
+            with agreeing_on_reference(self._strategy):
+                reference = self._runs.alone(rows.whole)
+        except NoReferenceError:
+            return []  # It is no state that the step was written for.
+        with self._dividing(rows):
+            ours = self._runs.divided(rows.parts)
+        differences = self._differences(ours, reference, before, _LATER * self._tolerance)
+        if differences and self._is_chance(rows, ours, reference, before, _LATER * self._tolerance):
+            return []
+        return differences
 
     @contextlib.contextmanager
     def _dividing(self, rows: CheckRows) -> Iterator[None]:

@@ -13,11 +13,18 @@ from tfscale.replicas.made import made_under
 from tfscale.replicas.undisturbed import undisturbed
 from tfscale.training.step.own_numbers import OwnNumbers
 
-# What may be zero at first: the weight of a loss ...
-_LATER_WEIGHT = 0.5
-LATER_COUNTS = (997, 720_719, 720_720)
-"""... and the steps that were made: a prime, at which little falls due; a number at which falls due what does every
-up to 16 steps, and the one before it, for what counts first."""
+# Counters, weights and flags have less numbers than this.
+_FEW = 17
+# From 0 to 2 in no order, as many as no row or filter has numbers in it.
+_SHARES = np.arange(1, 1022) * 0.6180339887498949 % 1 * 2
+
+
+def shake(value: tf.Tensor, share: float) -> tf.Tensor:
+    """Numbers that are others by at most twice this share of themselves, and by the share in the mean."""
+    # What a number becomes less is not what it becomes more.
+    shares = _SHARES if share > 0 else _SHARES[::-1]
+    factors = np.resize(1.0 + share * shares, tuple(value.shape))
+    return value * tf.constant(factors, value.dtype)
 
 
 class State:
@@ -95,42 +102,39 @@ class State:
                 for copy, value in before:
                     _set(copy, value)
 
-    def zeros(self, leave_out: Collection[Any]) -> list[tf.Variable]:
-        """Copies of single numbers that are zero, and may be others later.
+    def numbers(self, leave_out: Collection[Any]) -> list[list[tf.Variable]]:
+        """Copies of the variables of few numbers, by variable.
 
         Args:
             leave_out: Keras variables that are none of them.
         """
         kept = {copy for variable in leave_out for copy in self._copies_of(variable.value)}
+        together = [list(self._copies_of(variable).values()) for variable in made_under(self._strategy).variables]
+        known = {id(copy) for copies in together for copy in copies}
+        together += [[copy] for identity, copy in self._copies.items() if identity not in known]
         return [
-            copy
-            for identity, copy in self._copies.items()
-            if copy.shape.num_elements() == 1
-            and (copy.dtype.is_floating or copy.dtype.is_integer)
-            and identity not in kept
-            and not np.any(_value_of(copy).numpy())
+            copies
+            for copies in together
+            if id(copies[0]) in self._copies
+            and id(copies[0]) not in kept
+            and (copies[0].shape.num_elements() or _FEW) < _FEW
         ]
 
-    def stir(self, zeros: Iterable[tf.Variable], count: int) -> None:
-        """Gives what was zero a value that it may have later.
+    def put(self, values: Iterable[tuple[tf.Variable, float]]) -> None:
+        """Gives copies a value, in all their numbers, or the largest that they can hold."""
+        for copy, value in values:
+            most = copy.dtype.max if copy.dtype.is_integer else value
+            _set(copy, tf.fill(copy.shape, tf.cast(min(value, most), copy.dtype)))
 
-        Args:
-            zeros: What `zeros` has returned. Weights of losses and gates count half.
-            count: That of counters.
-        """
-        for copy in zeros:
-            value = _LATER_WEIGHT if copy.dtype.is_floating else min(count, copy.dtype.max)
-            _set(copy, tf.fill(copy.shape, tf.cast(value, copy.dtype)))
-
-    def multiply(self, scale: float) -> dict[str, np.ndarray]:
-        """Multiplies all weights that are trained; returns by name what was added to them."""
+    def shake(self, share: float) -> dict[str, np.ndarray]:
+        """Changes all weights that are trained by a share of themselves; returns by name what was added to them."""
         added = {}
         for name, variable in self._all().items():
             if not (getattr(variable, "trainable", False) and variable.dtype.is_floating):
                 continue
             for copy in reversed(self._copies_of(variable).values()):
                 value = _value_of(copy)
-                _set(copy, value * tf.cast(scale, copy.dtype))
+                _set(copy, shake(value, share))
                 added[name] = (_value_of(copy) - value).numpy()
         return added
 

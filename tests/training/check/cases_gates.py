@@ -1,0 +1,143 @@
+"""Cases of steps that take another branch later, and of steps that do not run on one replica."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import tfscale
+from tests.training.check.cases_step_check import Messages, _data_parallel
+from tests.training.contract_cases_anywhere import DATA
+from tests.training.models import sgd
+from tfscale.training.check.gates import compared_with
+
+# By what a step decides whether it mixes rows: in its first one no replica does.
+GATES: dict[str, Any] = {
+    "step two": lambda model: tf.equal(model.steps, 2),
+    "the fourth of five": lambda model: tf.equal(model.steps % 5, 3),
+    "from 4 to 9": lambda model: (model.steps >= 4) & (model.steps < 10),
+    "the second tenth": lambda model: tf.equal(model.steps // 10, 2),
+    "updates of the optimizer": lambda model: tf.equal(model.optimizer.iterations, 5),
+    "epochs of a callback": lambda model: (model.epoch >= 3.0) & (model.epoch < 4.0),
+    "a case": lambda model: tf.switch_case(model.steps % 3, [lambda: False, lambda: False, lambda: True]),
+    "a count that begins with one": lambda model: tf.equal(model.from_one % 4, 3),
+    "a count down": lambda model: tf.equal(model.down, 0),
+    "one of several counts": lambda model: tf.equal(model.counts[1], 6),
+    "a flag": lambda model: model.flag,
+}
+
+
+class MixesLater(keras.Model):
+    """A step that mixes rows, and updates before and after, at a value of a counter."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__()
+        self.net = keras.layers.Dense(2)
+        self.gate = GATES[gate]
+        self.steps = tf.Variable(0, trainable=False)
+        self.epoch = tf.Variable(0.0, trainable=False)
+        self.from_one = tf.Variable(1, trainable=False)
+        self.down = tf.Variable(3, trainable=False)
+        self.counts = tf.Variable([0, 1], trainable=False)
+        self.flag = tf.Variable(False, trainable=False)
+
+    def call(self, inputs: Any) -> Any:
+        return self.net(inputs)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            outputs = self.net(x)
+            loss = tf.reduce_mean(tf.square(y - outputs))
+            loss += tf.cond(
+                self.gate(self),
+                lambda: tf.reduce_sum(tf.square(tf.reduce_mean(tf.stop_gradient(outputs) * outputs, axis=0))),
+                lambda: 0.0,
+            )
+        variables = self.net.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        self.steps.assign_add(1)
+        self.from_one.assign_add(1)
+        self.down.assign_sub(1)
+        self.counts.assign_add([1, 1])
+        return {"loss": loss}
+
+
+def gated() -> dict[str, str]:
+    """By gate: what is said of a step that mixes rows later, before anything is updated."""
+    messages, dp = Messages(), _data_parallel()
+    found = {}
+    for gate in GATES:
+        messages.kept.clear()
+        with dp.scope():
+            model = dp.prepare(MixesLater(gate))
+            model.compile(sgd(learning_rate=0.05))
+        try:
+            model.fit(DATA["x"][:24], DATA["y"][:24], batch_size=24, epochs=1, verbose=0, shuffle=False)
+            found[gate] = "\n".join(messages.kept)
+        except tfscale.ParityError as error:
+            found[gate] = str(error)
+    return found
+
+
+def values_compared() -> dict[str, list[float]]:
+    """By gate: what a graph compares with the variables of a model."""
+    found = {}
+    for name in GATES:
+        model = MixesLater(name)
+        model.compile(sgd())
+        model.optimizer.build([keras.Variable(1.0)])
+        step = tf.function(lambda model=model: tf.cond(model.gate(model), lambda: 1, lambda: 2))
+        variables = [model.steps, model.epoch, model.optimizer.iterations.value, model.from_one, model.down]
+        compared = compared_with(step.get_concrete_function(), [[each] for each in (*variables, model.counts)])
+        found[name] = [value for values in compared.values() for value in values]
+    return found
+
+
+class OneNumberOfRows(keras.layers.Layer):
+    """Groups rows by a number that is written out: that of one replica's share."""
+
+    def call(self, inputs: Any) -> Any:
+        rows = inputs.shape[0] or tf.shape(inputs)[0]
+        if isinstance(rows, int) and rows > 12:
+            raise ValueError("this layer takes 12 rows")
+        return inputs
+
+
+def runs_on_no_replica(mode: str) -> tuple[str, list[str], int]:
+    """The error, what is said and the updates of a step that runs on shares only."""
+    messages, dp = Messages(), _data_parallel()
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((8,)), OneNumberOfRows(), keras.layers.Dense(2)]), check=mode)
+        model.compile(sgd(learning_rate=0.05), loss="mse", run_eagerly=True)
+    error = ""
+    try:
+        model.fit(DATA["x"][:24], DATA["y"][:24], batch_size=24, verbose=0, shuffle=False)
+    except tfscale.TfscaleError as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    updates = int(model.optimizer.iterations.numpy()) if model.optimizer.built else 0
+    return error, [each for each in messages.kept if "could not be checked" in each], updates
+
+
+class Refuses(keras.layers.Layer):
+    """Ends in an error of tfscale's own where all rows are."""
+
+    def call(self, inputs: Any) -> Any:
+        if (inputs.shape[0] or 0) > 12:
+            raise tfscale.ModelError("a cause of its own")
+        return inputs
+
+
+def refuses_by_name() -> str:
+    """The kind of error where a step ends in one of tfscale's own on one replica."""
+    dp = _data_parallel()
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((8,)), Refuses(), keras.layers.Dense(2)]))
+        model.compile(sgd(learning_rate=0.05), loss="mse", run_eagerly=True)
+    try:
+        model.fit(DATA["x"][:24], DATA["y"][:24], batch_size=24, verbose=0, shuffle=False)
+    except tfscale.TfscaleError as raised:
+        return f"{type(raised).__name__}: {raised}"
+    return ""

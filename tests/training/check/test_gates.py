@@ -1,0 +1,59 @@
+"""Steps that decide by a counter what they do, and steps of which nobody can tell whether they are equal."""
+
+from tests.processes import run_case
+from tfscale.training.check.gates import counts_beside
+
+CASES = "tests.training.check.cases_gates"
+GATES = {
+    "step two": 2,
+    "the fourth of five": 3,
+    "from 4 to 9": 4,
+    "the second tenth": 20,
+    "updates of the optimizer": 5,
+    "epochs of a callback": 3,
+    "a case": 2,
+    "a count that begins with one": 3,
+    "a count down": 0,
+    "one of several counts": 6,
+}
+
+
+def test_a_branch_that_is_taken_later_is_looked_at_before_anything_is_updated():
+    said = run_case(f"{CASES}:gated")
+    assert set(said) == {*GATES, "a flag"}
+    for gate, text in said.items():
+        assert "mixes the rows" in text or "not with other values of counters" in text, gate
+
+
+def test_a_graph_tells_what_it_compares_a_counter_with():
+    found = run_case(f"{CASES}:values_compared")
+    for gate, value in GATES.items():
+        assert value in found[gate] or value in counts_beside(found[gate], ()), (gate, found[gate])
+
+
+def test_no_more_counts_than_can_be_tried():
+    assert counts_beside([0.0], ()) == [0, 1]
+    assert counts_beside([-5.0, 1e30, float("inf")], ()) == []
+    assert len(counts_beside([float(10 * each) for each in range(1, 20)], ())) == 12
+
+
+def test_a_step_that_does_not_run_on_one_replica_is_refused():
+    error, said, updates = run_case(f"{CASES}:runs_on_no_replica", args=("auto",))
+    assert error.startswith("ParityError: The first step")
+    assert "does not run on one replica" in error
+    assert "this layer takes 12 rows" in error
+    assert 'check="warn"' in error
+    assert (said, updates) == ([], 0)
+
+
+def test_or_trains_with_a_warning_on_request():
+    error, said, updates = run_case(f"{CASES}:runs_on_no_replica", args=("warn",))
+    assert (error, updates) == ("", 1)
+    assert len(said) == 1
+    assert "this layer takes 12 rows" in said[0]
+
+
+def test_an_error_of_our_own_keeps_its_name():
+    found = run_case(f"{CASES}:refuses_by_name")
+    assert found.startswith("ModelError: ")
+    assert "a cause of its own" in found
