@@ -40,9 +40,12 @@ _RUNS_AT_RANDOM = 3
 _ROUNDINGS = {2: 2**-21, 4: 2**-21, 8: 2**-50}
 # One that it shows.
 _SHOWN_ROUNDINGS = {2: 2**-8, 4: 2**-21, 8: 2**-50}
-# A difference that changes by less of itself is steady, and is no rounding where it is more than three tolerances. Of one drawn at random one in ten is, and one in 300 thrice: of
+# A difference that changes by less of itself is steady. Of one drawn at random one in ten is, and one in 300 thrice: of
 # the hundred weights of a deep model one would be.
-_STEADY, _SUMMED, _TIMES = 1 / 3, 3, (1, -1, 2, -2, 3)
+_STEADY, _TIMES = 1 / 3, (1, -1, 2, -2, 3)
+# Up to so many tolerances may be a steady rounding: a sum of as many numbers as a picture has, which nearly cancel, is
+# off by as much with any weights.
+_SUMMED = 3
 # By whether a step is run eagerly: what is drawn in a graph is silenced.
 _DRAWN = {True: ", and runs eagerly. Without run_eagerly it is", False: " in a function of Python"}
 
@@ -159,7 +162,6 @@ class Chance:
         compare: Compare,
     ) -> bool:
         """Whether something differs by the same on all rows, with all weights, that are a few roundings away."""
-        # A sum of as many numbers as a picture has, which nearly cancel, is off by as much with any weights.
         least = _SUMMED * tolerance_of(self._bytes_per_number)
         steady = {key for key, found in met.items() if found > least}
         for times in _TIMES:
