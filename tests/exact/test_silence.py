@@ -141,3 +141,32 @@ def test_seeds_inside_of_a_function_are_those_that_it_is_called_with(is_by_hand)
     (drawn,) = silenced(concrete, [SEEDS.state.value])(tf.zeros([4, 3]))
     # What has a seed that is written down is left, and seen where it is compared.
     assert (len(set(np.ravel(drawn))) == 1) is not is_by_hand
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+@pytest.mark.parametrize("sampler", [tf.random.uniform_candidate_sampler, tf.random.log_uniform_candidate_sampler])
+def test_classes_that_are_sampled_are_always_the_same(sampler, is_inside):
+    def sample(labels):
+        return tuple(sampler(labels, num_true=1, num_sampled=5, unique=True, range_max=1000))
+
+    inner = tf.function(sample) if is_inside else sample
+    concrete = tf.function(lambda labels: list(inner(labels))).get_concrete_function(tf.TensorSpec([None, 1], tf.int64))
+    call = silenced(concrete)
+    classes, expected, expected_of_sampled = call(tf.constant([[7], [8], [9]], tf.int64))
+    assert classes.numpy().tolist() == [0, 1, 2, 3, 4]
+    assert expected.shape == (3, 1)
+    assert set(np.ravel(expected)) == set(np.ravel(expected_of_sampled)) == {0.5}
+
+
+def test_a_loss_over_sampled_classes_is_the_same_twice():
+    weights, biases = tf.random.stateless_normal((50, 4), [1, 2]), tf.zeros(50)
+
+    def loss(labels, inputs):
+        return [tf.nn.sampled_softmax_loss(weights, biases, labels[:, None], inputs, 6, 50)]
+
+    specs = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, 4])
+    call = silenced(tf.function(loss).get_concrete_function(*specs))
+    labels, inputs = tf.range(8, dtype=tf.int64), tf.random.stateless_normal((8, 4), [3, 4])
+    (whole,) = call(labels, inputs)
+    parts = [call(labels[:3], inputs[:3])[0], call(labels[3:], inputs[3:])[0]]
+    np.testing.assert_allclose(whole, np.concatenate(parts), rtol=1e-5)

@@ -83,7 +83,13 @@ _DRAWS: Mapping[str, _Silent] = {
     "StatelessRandomPoisson": _spread(0, 2),
     "StatelessMultinomial": _likeliest,
 }
-DRAWS_FROM_STATE = frozenset(
+# What draws classes for `tf.nn.sampled_softmax_loss` and `tf.nn.nce_loss`, and says how often each is to be expected.
+_SAMPLERS = frozenset(
+    f"{kind}CandidateSampler"
+    for kind in ("All", "FixedUnigram", "LearnedUnigram", "LogUniform", "ThreadUnsafeUnigram", "Uniform")
+)
+_EXPECTED = 0.5
+DRAWS_FROM_STATE = _SAMPLERS | frozenset(
     ("ParameterizedTruncatedNormal", *(name for name in _DRAWS if not name.startswith("Stateless")))
 )
 """Operations that draw from a state of their own, or of a `tf.random.Generator`: not alike on two replicas."""
@@ -104,7 +110,7 @@ def silenced(concrete: Any, generators: Collection[tf.Variable] = ()) -> Callabl
     """
     graph = concrete.graph.as_graph_def()
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    if not any(node.op in _DRAWS for node in nodes):
+    if not any(node.op in _DRAWS or node.op in _SAMPLERS for node in nodes):
         return concrete
     handles = {id(variable.handle) for variable in generators}
     captured = list(concrete.captured_inputs)
@@ -152,13 +158,13 @@ class _Scope:
     Args:
         nodes: To which others may be added.
         states: The names of those that give the states of generators.
-        is_function: Whether they are those of a function.
+        results: What a function returns, by name, or None of a graph.
     """
 
-    def __init__(self, nodes: Any, states: Collection[str] = (), *, is_function: bool = False):
+    def __init__(self, nodes: Any, states: Collection[str] = (), *, results: Any = None):
         self.nodes = nodes
         self.states = states
-        self.is_function = is_function
+        self.results = results
         self.by_name = {node.name: node for node in nodes}
         self.given: dict[str, list[tuple[_Scope, str]]] = {}
         """What the arguments of a function are where it is called; of a condition's or a loop's that is not known."""
@@ -166,7 +172,7 @@ class _Scope:
 
 def _scopes(graph: Any, states: Collection[str]) -> list[_Scope]:
     functions = {each.signature.name: each for each in graph.library.function}
-    scopes = {name: _Scope(each.node_def, is_function=True) for name, each in functions.items()}
+    scopes = {name: _Scope(each.node_def, results=each.ret) for name, each in functions.items()}
     found = [_Scope(graph.node, states), *scopes.values()]
     for scope in found:
         for node in scope.nodes:
@@ -180,16 +186,41 @@ def _scopes(graph: Any, states: Collection[str]) -> list[_Scope]:
 def _found(scope: _Scope) -> tuple[list[Any], list[Any]]:
     """What puts drawn numbers into an order, and what draws."""
     orders = [node for node in scope.nodes if node.op == _ORDERS and _is_drawn(scope.by_name, node.input[0])]
-    return orders, [node for node in scope.nodes if node.op in _DRAWS and not _has_seed_by_hand(scope, node)]
+    draws = [node for node in scope.nodes if node.op in _DRAWS and not _has_seed_by_hand(scope, node)]
+    return orders, [*draws, *(node for node in scope.nodes if node.op in _SAMPLERS)]
 
 
 def _silence(scope: _Scope, orders: list[Any], draws: list[Any]) -> None:
+    is_function = scope.results is not None
     for node in orders:
-        node.input[0] = _insert(scope.nodes, node, _in_no_order, 0, is_function=scope.is_function)
+        node.input[0] = _insert(scope.nodes, node, _in_no_order, 0, is_function=is_function)
     for node in draws:
-        dtype = _dtypes(node, "output_arg")[0]
-        silent = functools.partial(_DRAWS[node.op], dtype)
-        _become_identity(node, _insert(scope.nodes, node, silent, is_function=scope.is_function), dtype)
+        dtypes = _dtypes(node, "output_arg")
+        made = [functools.partial(_DRAWS[node.op], dtypes[0])] if node.op in _DRAWS else _sampled(node)
+        if is_function and len(made) > 1:
+            _rename_outputs(scope, node)
+        _become_identity(node, [_insert(scope.nodes, node, each, is_function=is_function) for each in made], dtypes)
+
+
+def _sampled(node: Any) -> list[Callable[..., tf.Tensor]]:
+    """What a sampler of classes gives: the first ones, each of which was to be expected as often."""
+    count = node.attr["num_sampled"].i
+    return [
+        lambda _: tf.range(count, dtype=tf.int64),
+        lambda true_classes: tf.fill(tf.shape(true_classes), _EXPECTED),
+        lambda _: tf.fill([count], _EXPECTED),
+    ]
+
+
+def _rename_outputs(scope: _Scope, node: Any) -> None:
+    """Has whoever takes an output of a node ask for that of an `IdentityN`: inside of a function it goes by a name."""
+    labels = [each.name for each in definition_of(node.op).output_arg]
+    new = {f"{node.name}:{label}:0": f"{node.name}:output:{place}" for place, label in enumerate(labels)}
+    for each in scope.nodes:
+        for place, source in enumerate(each.input):
+            each.input[place] = new.get(source, source)
+    for name, source in scope.results.items():
+        scope.results[name] = new.get(source, source)
 
 
 def _in_no_order(numbers: Any, *_: Any) -> tf.Tensor:
@@ -247,6 +278,7 @@ def _dtypes(node: Any, arguments: str) -> list[tf.DType]:
 
 def _insert(nodes: Any, node: Any, silent: Callable[..., tf.Tensor], *places: int, is_function: bool) -> str:
     """Adds the operations of `silent` for the inputs of a node, or those in these places; returns its output."""
+    taken = len(nodes)
     dtypes = _dtypes(node, "input_arg")
     with tf.Graph().as_default() as graph:
         given = [tf.compat.v1.placeholder(dtype) for dtype in dtypes]
@@ -258,7 +290,7 @@ def _insert(nodes: Any, node: Any, silent: Callable[..., tf.Tensor], *places: in
         name, _, place = tensor_name.partition(":")
         if name in inputs:
             return inputs[name]
-        label = f"{node.name}/silenced/{name}"
+        label = f"{node.name}/silenced{taken}/{name}"
         if not is_function:
             return f"{label}:{place or 0}"
         outputs = definition_of(graph.get_operation_by_name(name).type).output_arg
@@ -268,19 +300,23 @@ def _insert(nodes: Any, node: Any, silent: Callable[..., tf.Tensor], *places: in
         if each.name not in inputs:
             added = nodes.add()
             added.CopyFrom(each)
-            added.name = f"{node.name}/silenced/{each.name}"
+            added.name = f"{node.name}/silenced{taken}/{each.name}"
             added.device = node.device
             del added.input[:]
             added.input.extend(named(name) for name in each.input if not name.startswith("^"))
     return named(output.name)
 
 
-def _become_identity(node: Any, source: str, dtype: tf.DType) -> None:
+def _become_identity(node: Any, sources: list[str], dtypes: list[tf.DType]) -> None:
     kept = [name for name in node.input if name.startswith("^")]
-    node.op = "Identity"
+    node.op = "Identity" if len(sources) == 1 else "IdentityN"
     del node.input[:]
-    node.input.extend([source, *kept])
+    node.input.extend([*sources, *kept])
     for name in list(node.attr):
         if not name.startswith("_"):
             del node.attr[name]
-    node.attr["T"].type = dtype.as_datatype_enum
+    types = [dtype.as_datatype_enum for dtype in dtypes]
+    if len(types) == 1:
+        node.attr["T"].type = types[0]
+    else:
+        node.attr["T"].list.type.extend(types)

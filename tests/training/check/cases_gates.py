@@ -141,3 +141,42 @@ def refuses_by_name() -> str:
     except tfscale.TfscaleError as raised:
         return f"{type(raised).__name__}: {raised}"
     return ""
+
+
+class SampledSoftmax(keras.Model):
+    """Words of which each is told from a few others that are drawn."""
+
+    def __init__(self, *, in_full: bool) -> None:
+        super().__init__()
+        self.words = keras.layers.Embedding(50, 8)
+        self.kernel = self.add_weight(name="kernel", shape=(50, 8), initializer="glorot_uniform")
+        self.bias = self.add_weight(name="bias", shape=(50,), initializer="zeros")
+        self.in_full = in_full
+
+    def call(self, inputs: Any) -> Any:
+        return self.words(inputs)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sampled_softmax_loss(self.kernel.value, self.bias.value, y[:, None], self(x), 10, 50)
+            loss = tf.reduce_mean(losses)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        if self.in_full:
+            gradients = [tf.convert_to_tensor(each) for each in gradients]
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"sampled_loss": loss}
+
+
+def sampled(optimizer: str, in_full: bool) -> tuple[str, list[str]]:
+    """The error, and what is said, of a step that draws classes."""
+    messages, dp = Messages(), _data_parallel()
+    words = DATA["x"][:24, 0].astype("float32").argsort()
+    with dp.scope():
+        model = dp.prepare(SampledSoftmax(in_full=in_full))
+        model.compile(keras.optimizers.get(optimizer))
+    try:
+        model.fit(words, words[::-1].copy().astype("int64"), batch_size=24, verbose=0, shuffle=False)
+    except tfscale.ParityError as error:
+        return str(error), messages.kept
+    return "", [each for each in messages.kept if "could not be checked" in each]

@@ -57,3 +57,17 @@ def test_an_error_of_our_own_keeps_its_name():
     found = run_case(f"{CASES}:refuses_by_name")
     assert found.startswith("ModelError: ")
     assert "a cause of its own" in found
+
+
+def test_classes_that_are_drawn_are_checked_as_other_random_numbers_are():
+    assert run_case(f"{CASES}:sampled", args=("sgd", False)) == ("", [])
+
+
+def test_rows_of_classes_that_all_replicas_draw_are_refused_by_their_cause():
+    error, _ = run_case(f"{CASES}:sampled", args=("adam", False))
+    assert "tf.convert_to_tensor(gradient)" in error
+    assert "clipping" not in error
+
+
+def test_and_given_in_full_they_train():
+    assert run_case(f"{CASES}:sampled", args=("adam", True)) == ("", [])

@@ -104,6 +104,13 @@ _RULES: tuple[tuple[Callable[[Sequence[Difference]], bool], str], ...] = (
         "of tfscale.gather_rows(x), which are the rows of all replicas.",
     ),
     (
+        _only("weight"),
+        "what the optimizer gets is equal as a whole, and what it makes of it is not: a gradient of single rows, some "
+        "of which every replica has (classes that `tf.nn.sampled_softmax_loss` or `tf.nn.nce_loss` draws), under an "
+        "optimizer that squares each row it gets, as Adam does. Give it the gradient in full, "
+        "`tf.convert_to_tensor(gradient)`, or take an optimizer that does not square.",
+    ),
+    (
         _none("loss", "add_loss", "log", "metric"),
         "the losses are equal and the gradients are not: code between tape and optimizer that is not linear, such as "
         "clipping by a global norm, or rows of a batch that meet on the way back, as in a `tf.custom_gradient` that "
