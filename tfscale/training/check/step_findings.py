@@ -118,12 +118,11 @@ class StepFindings:
         metrics = metrics_of(self._model)
         found = {id(metric) for metric in metrics if any(each.path in names for each in metric.variables)}
         # On several workers, what others have counted is not compared, and logs are.
-        logs = [difference.name for difference in differences if difference.kind == "log"]
-        found |= {
-            id(metric)
-            for metric in metrics
-            if not is_of_keras(type(metric)) and any(f"_{log}".endswith(f"_{metric.name}") for log in logs)
-        }
+        foreign = [metric for metric in metrics if not is_of_keras(type(metric))]
+        for log in (difference.name for difference in differences if difference.kind == "log"):
+            # A log that a step names itself may be that of any.
+            answering = [metric for metric in foreign if _is_log_of(metric, log)] or foreign
+            found |= set(map(id, answering))
         # What is one number of each replica already has no rows to be gathered.
         found -= {term.owner for term in reference.if_mean if term.kind == "metric"}
         found -= {id(loss_tracker(self._model))} if self._model.compiled else set()
@@ -141,8 +140,15 @@ class StepFindings:
                 for each in metric.variables
                 if each.path in before and each.path in reference.state
             ]
-            if not all(moved):
+            if not all(moved) and id(metric) not in self._terms.gathered:
                 self._terms.gathered.add(id(metric))
+                # A later look runs the step as it will be.
+                self._runs.forget_divided()
+
+
+def _is_log_of(metric: keras.metrics.Metric, log: str) -> bool:
+    """Whether a log has the name of a metric, after that of an output, or before that of one of its several results."""
+    return any(f"_{part}".endswith(f"_{metric.name}") for part in log.split("."))
 
 
 def _is_zero(record: dict[str, np.ndarray]) -> bool:
