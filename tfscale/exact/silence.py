@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.framework.graphs import define_functions, definition_of
+from tfscale.framework.graphs import captured_from_outside, define_functions, definition_of
 
 # A name is not given twice.
 _COUNT = itertools.count()
@@ -113,9 +113,7 @@ def silenced(concrete: Any, generators: Collection[tf.Variable] = ()) -> Callabl
     if not any(node.op in _DRAWS or node.op in _SAMPLERS for node in nodes):
         return concrete
     handles = {id(variable.handle) for variable in generators}
-    captured = list(concrete.captured_inputs)
-    outside = concrete.inputs[len(concrete.inputs) - len(captured) :]
-    states = {inside.op.name for inside, value in zip(outside, captured, strict=True) if id(value) in handles}
+    states = {name for name, value in captured_from_outside(concrete.graph).items() if id(value) in handles}
     scopes = _scopes(graph, states)
     # All are found before any is replaced.
     found = [(scope, *_found(scope)) for scope in scopes]
@@ -131,6 +129,8 @@ def silenced(concrete: Any, generators: Collection[tf.Variable] = ()) -> Callabl
         return tf.graph_util.import_graph_def(graph, input_map=given, return_elements=names, name="")
 
     def call(*arguments: Any) -> Any:
+        # Asked for at each call: the key of a collective is another one each time, and is counted when it is asked for.
+        captured = concrete.captured_inputs
         return function(*tf.nest.flatten(arguments, expand_composites=True), *captured)
 
     return call

@@ -32,6 +32,8 @@ def captured_from_outside(graph: Any) -> dict[str, Any]:
     """What the placeholders of a function's graph stand for that were made for tensors of outside, by their names.
 
     Why: whether an index comes from the batch shows only in the graph around a loop or a function that XLA compiles.
+    And whoever asks a function for its `captured_inputs` takes the keys of its next collectives (2.21), of which all
+    workers must have taken as many.
     Breaks first: tests/replicas/test_graph_walk.py.
     """
     return {inside.op.name: outside for outside, inside in getattr(graph, "captures", ())}

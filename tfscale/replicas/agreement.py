@@ -75,22 +75,33 @@ def agree_with_chief(strategy: tf.distribute.Strategy, numbers: list[int]) -> li
     return found
 
 
+def any_of_workers(strategy: tf.distribute.Strategy, own: bool) -> bool:
+    """Whether it is so on any worker; to be called by every worker."""
+    return any(gather_number(strategy, int(own)))
+
+
 def first_of_workers(strategy: tf.distribute.Strategy, message: str) -> str:
     """The first text that is not empty, by rank, for all workers; to be called by every worker."""
+    return next(filter(None, texts_of_workers(strategy, message)), "")
+
+
+def texts_of_workers(strategy: tf.distribute.Strategy, text: str) -> list[str]:
+    """Each worker's text, by rank, as far as `LONGEST_TEXT`; to be called by every worker."""
     replicas = local_replicas(strategy)
     if replicas.here == replicas.total:
-        return message
-    own = list(message.encode())[:_LONGEST_MESSAGE]
+        return [text]
+    own = list(text.encode())[:LONGEST_TEXT]
     # As a rule nobody has anything to say: the lengths alone are 8 bytes from each, texts 32,000.
-    longest = max(gather_from_workers(strategy, tf.constant(len(own), tf.int64)))
-    if not longest:
-        return ""
-    padded = tf.constant([*own, *[0] * (longest - len(own))], tf.int64)
-    texts = [bytes(number for number in text if number) for text in gather_from_workers(strategy, padded)]
-    return next((text.decode(errors="replace") for text in texts if text), "")
+    lengths = gather_number(strategy, len(own))
+    if not any(lengths):
+        return [""] * len(lengths)
+    padded = tf.constant([*own, *[0] * (max(lengths) - len(own))], tf.int64)
+    everyone = gather_from_workers(strategy, padded)
+    return [bytes(number for number in each if number).decode(errors="replace") for each in everyone]
 
 
-_LONGEST_MESSAGE = 4000
+LONGEST_TEXT = 4000
+"""Bytes of a text that goes to all workers."""
 
 
 def gather_rows_of_workers(strategy: tf.distribute.Strategy, rows: Any) -> Any:

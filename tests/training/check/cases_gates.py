@@ -180,3 +180,53 @@ def sampled(optimizer: str, in_full: bool) -> tuple[str, list[str]]:
     except tfscale.ParityError as error:
         return str(error), messages.kept
     return "", [each for each in messages.kept if "could not be checked" in each]
+
+
+class KeepsTwelveRows(MixesLater):
+    """A step that can be traced with twelve rows or more."""
+
+    def __init__(self) -> None:
+        super().__init__("step two")
+        self.kept = tf.Variable(tf.zeros((12, 2)), trainable=False)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        self.kept.assign(self.net(data[0])[:12])
+        return super().train_step(data)
+
+
+def fails_on_one_worker() -> str:
+    """What is said of a step that can be traced on one worker's share, and not on the other's."""
+    messages, dp = Messages(), _data_parallel()
+    with dp.scope():
+        model = dp.prepare(KeepsTwelveRows())
+        model.compile(sgd(learning_rate=0.05))
+    try:
+        model.fit(DATA["x"][:23], DATA["y"][:23], verbose=0, shuffle=False)
+    except tfscale.ParityError as error:
+        return str(error)
+    return "\n".join(each for each in messages.kept if "step" in each)
+
+
+class KeepsTheLeast(keras.layers.Layer):
+    """Keeps the least number of a batch, which is on one worker."""
+
+    def build(self, shape: Any) -> None:
+        del shape
+        self.least = self.add_weight(name="least", shape=(), initializer="zeros", trainable=False)
+
+    def call(self, inputs: Any) -> Any:
+        self.least.assign(tf.reduce_min(inputs))
+        return inputs * tf.stop_gradient(1.0 + 0.0 * self.least.value)
+
+
+def differs_on_one_worker() -> str:
+    """What is said of a layer that assigns what its own rows hold: on one of two workers it is what all rows hold."""
+    messages, dp = Messages(), _data_parallel()
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((8,)), KeepsTheLeast(), keras.layers.Dense(2)]))
+        model.compile(sgd(learning_rate=0.05), loss="mse")
+    try:
+        model.fit(DATA["x"][:24], DATA["y"][:24], verbose=0, shuffle=False)
+    except tfscale.ParityError as error:
+        return str(error)
+    return "\n".join(each for each in messages.kept if "step" in each)

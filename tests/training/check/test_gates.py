@@ -1,6 +1,8 @@
 """Steps that decide by a counter what they do, and steps of which nobody can tell whether they are equal."""
 
-from tests.processes import run_case
+import pytest
+
+from tests.processes import run_case, run_workers
 from tfscale.training.check.gates import counts_beside
 
 CASES = "tests.training.check.cases_gates"
@@ -71,3 +73,10 @@ def test_rows_of_classes_that_all_replicas_draw_are_refused_by_their_cause():
 
 def test_and_given_in_full_they_train():
     assert run_case(f"{CASES}:sampled", args=("adam", True)) == ("", [])
+
+
+@pytest.mark.parametrize("case", ["fails_on_one_worker", "differs_on_one_worker"])
+def test_what_is_found_on_one_worker_is_found_on_all(case):
+    said = run_workers(f"{CASES}:{case}", num_workers=2, timeout_s=120)
+    assert said[0] == said[1]
+    assert "every replica gets all of them" in said[0]

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tfscale.exact.randomness import seed_generators
 from tfscale.exact.terms import Term
 from tfscale.gradients.updaters import held_optimizers
-from tfscale.replicas.agreement import first_of_workers
+from tfscale.replicas.agreement import any_of_workers
 from tfscale.training.check.check_rows import CheckRows
 from tfscale.training.check.first_step import Outcome, TwoRuns
 from tfscale.training.check.step_differences import (
@@ -108,7 +108,8 @@ class Chance:
         """
         # Of several arrays that one optimizer gets, another one may differ most.
         met = _largest_of(differences)
-        if self._makes_as_much(self._runs_at_random(rows), met, _ALIKE_AT_RANDOM, reference, before):
+        is_drawn = self._makes_as_much(self._runs_at_random(rows), met, _ALIKE_AT_RANDOM, reference, before)
+        if any_of_workers(self._strategy, is_drawn):
             self.is_drawn = True
             _log.warning("the %s could not be checked: it draws random numbers%s", self._what, _DRAWN[self._is_eager])
             return True
@@ -117,9 +118,8 @@ class Chance:
         # One rounding moves some numbers over an edge, and another one others.
         is_near = self._makes_as_much(runs, met, _ALIKE, reference, before)
         # The divided step is run on all workers or on none.
-        if first_of_workers(self._strategy, "" if is_near else "no") or self._is_steady(
-            met, rows, ours, reference, before, compare
-        ):
+        is_far = any_of_workers(self._strategy, not is_near)
+        if is_far or self._is_steady(met, rows, ours, reference, before, compare):
             return False
         if not self._is_said:
             _log.warning("the %s could not be checked (rounding makes as much)", self._what)
@@ -171,7 +171,7 @@ class Chance:
             changed = _largest_of(compare(_less_the_difference(ours, *there), reference, before))
             steady = {key for key in steady if changed.get(key, np.inf) < _STEADY * met[key]}
             # The divided step is run on all workers or on none.
-            if not first_of_workers(self._strategy, "steady" if steady else ""):
+            if not any_of_workers(self._strategy, bool(steady)):
                 return False
         return True
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfscale.exact.randomness import draw_as_first_here, seed_generators
 from tfscale.exact.silence import silenced
 from tfscale.exact.terms import Recorder, Term, Terms, meet_term, meeting_terms
-from tfscale.framework.graphs import without_graph_optimizer
+from tfscale.framework.graphs import captured_from_outside, without_graph_optimizer
 from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_trace import on_parts, own_part
@@ -165,7 +165,7 @@ class TwoRuns:
             self.reference = concrete
         self._state.add(concrete.graph.variables)
         # Those that are only assigned to are known by what the graph holds of them.
-        handles = set(map(id, concrete.captured_inputs))
+        handles = set(map(id, captured_from_outside(concrete.graph).values()))
         for variable in made_under(self._strategy).variables:
             copies = self._strategy.experimental_local_results(variable)
             if any(id(copy.handle) in handles for copy in copies):

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfscale.framework.graphs import captured_from_outside
+
 Copies = Sequence[tf.Variable]
 """Those of one variable that are in this process."""
 LaterState = list[tuple[tf.Variable, float]]
@@ -113,11 +115,9 @@ def compared_with(function: Any, variables: Sequence[Copies]) -> dict[int, list[
         variables: To be asked about.
     """
     handles = {id(copy.handle): place for place, copies in enumerate(variables) for copy in copies}
-    captured = list(function.captured_inputs)
-    inside = function.inputs[len(function.inputs) - len(captured) :]
     given: dict[str, _Value] = {
-        tensor.op.name: _Handle(handles[id(outside)])
-        for tensor, outside in zip(inside, captured, strict=True)
+        name: _Handle(handles[id(outside)])
+        for name, outside in captured_from_outside(function.graph).items()
         if id(outside) in handles
     }
     if not given:

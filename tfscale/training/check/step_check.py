@@ -39,6 +39,7 @@ from tfscale.training.check.step_differences import (
     bytes_per_number,
     kept_differences,
     log_differences,
+    of_all_workers,
     state_differences,
     term_differences,
     tolerance_of,
@@ -367,9 +368,10 @@ class StepCheck:
     def _differences(
         self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray], tolerance: float | None = None
     ) -> list[Difference]:
-        """What differs by more than rounding: what the step computed first, then what it left."""
+        """What differs by more than rounding on any worker: what the step computed first, then what it left."""
         rows = self._compared(ours, reference, before)
-        return [row for row in rows if row.relative > (tolerance or self._tolerance)]
+        found = [row for row in rows if row.relative > (tolerance or self._tolerance)]
+        return of_all_workers(self._strategy, found)
 
     def _compared(self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray]) -> list[Difference]:
         terms = term_differences(ours.if_mean, reference.if_mean)

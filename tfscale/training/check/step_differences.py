@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import keras
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from tfscale.exact.terms import Term
 from tfscale.framework.models import flat_layers
+from tfscale.replicas.agreement import LONGEST_TEXT, texts_of_workers
 from tfscale.training.check.first_step import Outcome
 
 # Of an array's largest value. A float32 sum of a few rows in another order differs by 1e-6; layers that divide by small
@@ -40,6 +42,30 @@ class Difference(NamedTuple):
     """What it is on one replica."""
     relative: float
     """The difference, relative to the largest value of the reference."""
+
+
+def of_all_workers(strategy: tf.distribute.Strategy, differences: Sequence[Difference]) -> list[Difference]:
+    """What differs on any worker, the same on all of them; every worker calls it.
+
+    Args:
+        strategy: Of the job.
+        differences: This worker's. Of many, those that are largest are told.
+    """
+    if len(strategy.extended.worker_devices) == strategy.num_replicas_in_sync:
+        return list(differences)
+    told: list[str] = []
+    for each in sorted(differences, key=lambda row: -row.relative):
+        line = json.dumps([*each[:3], *map(float, each[3:])])
+        if sum(map(len, told)) + len(told) + len(line) > LONGEST_TEXT:
+            break
+        told.append(line)
+    everyone = "\n".join(filter(None, texts_of_workers(strategy, "\n".join(told))))
+    found: dict[tuple[str, str, str], Difference] = {}
+    for row in (Difference(*json.loads(line)) for line in everyone.splitlines()):
+        known = found.setdefault((row.kind, row.label, row.name), row)
+        if row.relative > known.relative:
+            found[row.kind, row.label, row.name] = row
+    return list(found.values())
 
 
 def bytes_per_number(model: keras.Model) -> int:
