@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import tfscale
 from tfscale.exact.batch_norm import global_moments, set_batch_norm
+from tfscale.framework.layers import batch_moments
 
 MOMENTUM = 0.9
 
@@ -88,11 +89,11 @@ def moments(num_replicas: int, mean: float, deviation: float) -> dict[str, Any]:
 
 
 def masked_moments(num_replicas: int) -> dict[str, Any]:
-    """`global_moments` over batch and time with a mask."""
+    """`global_moments` over batch and time with a mask, and those of Keras's layer on one device."""
     tfscale.simulate_replicas(num_replicas)
     strategy = tfscale.make_strategy()
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(11, 4, 3)).astype("float32")
+    x = rng.normal(size=(11, 4, 3))
     mask = rng.random((11, 4)) < 0.6
     mask[:4] = False
     cuts = np.linspace(0, 11, num_replicas + 1).astype(int)
@@ -104,9 +105,10 @@ def masked_moments(num_replicas: int) -> dict[str, Any]:
         return global_moments(rows, [0, 1], kept)
 
     means, variances = tf.function(lambda: strategy.run(replica))()
+    layer = keras.layers.BatchNormalization(dtype="float64")
+    layer.build(x.shape)
     return {
-        "x": x,
-        "mask": mask,
+        "of Keras": [value.numpy() for value in batch_moments(layer)(tf.constant(x), tf.constant(mask))],
         "means": [value.numpy() for value in strategy.experimental_local_results(means)],
         "variances": [value.numpy() for value in strategy.experimental_local_results(variances)],
     }

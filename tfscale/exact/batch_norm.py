@@ -189,7 +189,8 @@ def global_moments(
 
     With c_i, m_i, v_i the count, mean and (biased) variance of replica i:
     mean = sum(c_i m_i) / sum(c_i), variance = sum(c_i (v_i + m_i^2)) / sum(c_i) - mean^2. The sums are made in
-    float64, so that the difference keeps float32's precision for means far larger than the deviation.
+    float64, so that the difference keeps float32's precision for means far larger than the deviation. With a mask the
+    divisor is Keras's: the count and its epsilon.
 
     Args:
         inputs: Float tensor; replicas may hold different numbers of rows, or none.
@@ -216,8 +217,10 @@ def global_moments(
     count, mean64 = tf.cast(count * is_counted, tf.float64), tf.cast(mean, tf.float64)
     second = tf.cast(squares, tf.float64) + count * tf.square(mean64)
     counts, firsts, seconds = all_reduce_sum([count + tf.zeros_like(mean64), count * mean64, second])
-    global_mean = tf.math.divide_no_nan(firsts, counts)
-    variance = tf.math.divide_no_nan(seconds, counts) - tf.square(global_mean)
+    # Keras divides by a little more where there is a mask: its mean is not quite that from which squares are least.
+    divisor = counts if mask is None else counts + keras.config.epsilon()
+    global_mean = tf.math.divide_no_nan(firsts, divisor)
+    variance = tf.math.divide_no_nan(seconds - global_mean * (2 * firsts - counts * global_mean), divisor)
     return tf.cast(global_mean, inputs.dtype), tf.cast(tf.maximum(variance, 0), inputs.dtype)
 
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.exact.foreign import set_by_user
 from tfscale.exact.silence import DRAWS_FROM_STATE
+from tfscale.framework.graphs import around_conditions
 from tfscale.framework.losses import lists_of_losses
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_id
@@ -125,6 +126,9 @@ def sum_over_parts(slope: Any, share: Share, times: Callable[[Any, Any], Any]) -
 def _call(call: Callable[..., Any], is_divided: bool, *args: Any, **kwargs: Any) -> Any:
     whole, share = _WHOLE.value, current_share()
     if not is_divided or whole is None or share is None or share.num_replicas > 1:
+        return call(*args, **kwargs)
+    if around_conditions(tf.compat.v1.get_default_graph()) is not None:
+        # The slopes of what it takes and gives could not be sent in the gradient of a condition.
         return call(*args, **kwargs)
     rows = [leaf for leaf in keras.tree.flatten((args, kwargs)) if _has_rows(leaf)]
     if not rows:

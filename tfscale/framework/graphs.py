@@ -28,6 +28,21 @@ def around_loops(graph: Any) -> Any:
     return around
 
 
+def around_conditions(graph: Any) -> Any:
+    """The graph around the outermost condition of TensorFlow that `graph` is part of, or None where it is in none.
+
+    Why: the gradient of a condition asks what it captures for its graph, and what sends captures a tensor of none
+    (`AttributeError: Tensor.graph is undefined when eager execution is enabled`, TensorFlow 2.21).
+    Breaks first: tests/training/check/test_conditions.py.
+    """
+    around = None
+    while graph is not None:
+        if isinstance(graph, control_flow_v2_func_graphs.CondBranchFuncGraph):
+            around = graph.outer_graph
+        graph = getattr(graph, "outer_graph", None)
+    return around
+
+
 def captured_from_outside(graph: Any) -> dict[str, Any]:
     """What the placeholders of a function's graph stand for that were made for tensors of outside, by their names.
 

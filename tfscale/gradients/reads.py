@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.exact.terms import sums_where_read
-from tfscale.framework.graphs import around_loops
+from tfscale.framework.graphs import around_conditions, around_loops
 from tfscale.gradients.optimizers import sum_of_global_batch
 from tfscale.replicas.share import current_share
 
@@ -34,9 +34,22 @@ def read_in_step(variable: Any, take: Callable[[], Any]) -> Any:
     def read(value: Any) -> Any:
         return tf.identity(value), lambda slope: sum_of_global_batch(variable, slope, share)
 
+    if tf.executing_eagerly():
+        return read(take())
+    inside = tf.compat.v1.get_default_graph()
     # A loop of TensorFlow cannot send: what its turns read is read once, around it.
-    graph = None if tf.executing_eagerly() else around_loops(tf.compat.v1.get_default_graph())
-    if graph is None:
-        return read(take())
-    with graph.as_default():
-        return read(take())
+    if (graph := around_loops(inside)) is not None:
+        with graph.as_default():
+            return read(take())
+    # Nor can the gradient of a condition. What it reads may have been assigned in it: only the slope goes around.
+    if (graph := around_conditions(inside)) is not None:
+        with graph.as_default():
+            around = read(take())
+        return _with_slope_to(around, tf.stop_gradient(take()))
+    return read(take())
+
+
+@tf.custom_gradient
+def _with_slope_to(other: Any, value: Any) -> Any:
+    """`value`, whose slope is that of `other`."""
+    return tf.identity(value), lambda slope: (tf.convert_to_tensor(slope), None)
