@@ -33,8 +33,8 @@ _NOT_REPEATABLE = (
 )
 _BY_DEVICES = (
     "On one device a second run is equal to the first, so that the devices are the reason: code that asks how many "
-    "there are or which it is on, or that keeps something from one logical replica of a device to the next. If the model "
-    "has no code of its own, this is a mistake in tfscale: please report it with this table."
+    "there are or which it is on, or that keeps something from one logical replica of a device to the next. If the "
+    "model has no code of its own, this is a mistake in tfscale: please report it with this table."
 )
 
 

@@ -21,8 +21,12 @@ _WAY_OUT = (
 )
 
 
-def begin_deterministic(deterministic: Any, *, logical_replicas: int | None, seed: int | None) -> None:
-    """Checks `deterministic` of `DataParallel`, and makes the process so if it was asked for.
+def begin_deterministic(deterministic: Any, **defining: int | None) -> None:
+    """Checks `deterministic` of `DataParallel` and `prepare`, and makes the process so if it was asked for.
+
+    Args:
+        deterministic: As given.
+        defining: What the run is defined by, as given beside it.
 
     Raises:
         BatchError: When it is no bool, or what defines the run is missing.
@@ -34,12 +38,13 @@ def begin_deterministic(deterministic: Any, *, logical_replicas: int | None, see
         )
     if not deterministic:
         return
-    missing = [name for name, value in (("logical_replicas", logical_replicas), ("seed", seed)) if value is None]
+    missing = [name for name, value in defining.items() if value is None]
     if missing:
+        received = ", ".join(f"{name}={value}" for name, value in defining.items())
         raise BatchError(
             "`deterministic=True` needs what defines a run to the bit: global batch, `logical_replicas` and `seed`.\n"
-            f"Received: logical_replicas={logical_replicas}, seed={seed}. Give {' and '.join(missing)}: of a run that "
-            "is to go on any number of devices up to 8, logical_replicas=8."
+            f"Received: {received}. Give {' and '.join(missing)}: of a run that is to go on any number of devices "
+            "up to 8, logical_replicas=8."
         )
     _make_deterministic()
 

@@ -415,6 +415,10 @@ def refused_to_the_bit() -> dict[str, tuple[str, str, bool]]:
     def made(**more: Any) -> Any:
         return tfscale.DataParallel(**given, **more)
 
+    def prepared(**more: Any) -> Any:
+        with strategy.scope():
+            return tfscale.prepare(mlp(), strategy=strategy, **more)
+
     return {
         "no bool": _error(lambda: made(deterministic=1)),
         "no logical replicas": _error(lambda: made(deterministic=True, seed=1)),
@@ -422,11 +426,21 @@ def refused_to_the_bit() -> dict[str, tuple[str, str, bool]]:
         "jit_compile": _error(lambda: fitted(jit_compile=True)),
         "run_eagerly": _error(lambda: fitted(run_eagerly=True)),
         "accumulation": _error(lambda: fitted(steps=2)),
+        "prepare, no bool": _error(lambda: prepared(deterministic=1)),
+        "prepare, no logical replicas": _error(lambda: prepared(deterministic=True)),
+        "prepare": _error(lambda: prepared(deterministic=True, logical_replicas=4)),
         "fine": _error(fitted),
     }
 
 
-def too_late() -> tuple[str, str, bool]:
+def too_late() -> dict[str, tuple[str, str, bool]]:
     """TensorFlow has started with as many threads as there are cores."""
     tf.constant(1.0)
-    return _error(lambda: tfscale.DataParallel(global_batch=8, logical_replicas=4, seed=1, deterministic=True))
+    given = {"logical_replicas": 4, "deterministic": True}
+    strategy = tfscale.make_strategy()
+    with strategy.scope():
+        model = mlp()
+    return {
+        "DataParallel": _error(lambda: tfscale.DataParallel(global_batch=8, seed=1, **given)),
+        "prepare": _error(lambda: tfscale.prepare(model, strategy=strategy, **given)),
+    }

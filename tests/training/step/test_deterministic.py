@@ -53,6 +53,9 @@ REFUSED = {
     "jit_compile": ("ModelError", "with jit_compile=True"),
     "run_eagerly": ("ModelError", "with run_eagerly=True"),
     "accumulation": ("ModelError", "with gradient_accumulation_steps"),
+    "prepare, no bool": ("BatchError", "Received: deterministic=1"),
+    "prepare, no logical replicas": ("BatchError", "Received: logical_replicas=None. Give logical_replicas"),
+    "prepare": ("no error", ""),
     "fine": ("no error", ""),
 }
 
@@ -71,6 +74,8 @@ def test_is_refused_by_name(refused, name):
 
 
 def test_tensorflow_that_runs_already_is_refused():
-    kind, text, _ = run_case(f"{CASES}:too_late")
-    assert kind == "DeviceError"
-    assert "Received: as many as cores. Make `DataParallel` before" in text
+    said = run_case(f"{CASES}:too_late")
+    assert list(said) == ["DataParallel", "prepare"]
+    for kind, text, _ in said.values():
+        assert kind == "DeviceError"
+        assert "Received: as many as cores. Make `DataParallel` before" in text
