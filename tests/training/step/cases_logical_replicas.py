@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -395,6 +396,16 @@ def trained_to_the_bit(num_replicas: int, directory: str, epochs: int) -> tuple[
     after = [*model.weights, *model.optimizer.variables]
     kept = [history.history, history.epoch, evaluated, predicted, *(np.asarray(each) for each in after)]
     return steps, [digest_of(each) for each in kept]
+
+
+def told_when_it_goes_on(num_replicas: int, directory: str, epochs: int, deterministic: bool) -> list[str]:
+    """What is warned of when a run begins in this directory, or goes on from there."""
+    told: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("tfscale").addHandler(handler)
+    _recovered(num_replicas, directory, epochs, deterministic=deterministic)
+    return told
 
 
 def refused_to_the_bit() -> dict[str, tuple[str, str, bool]]:

@@ -20,7 +20,7 @@ from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.logical_replicas import LogicalReplicas
 from tfscale.gradients.sending import Sending
 from tfscale.gradients.updaters import accumulates, held_optimizers, innermost
-from tfscale.replicas.deterministic import begin_deterministic
+from tfscale.replicas.deterministic import DETERMINISTIC, begin_deterministic
 from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, logical_counts
 from tfscale.replicas.uncaught import LOGICAL_RUN
 from tfscale.scaling import BatchPlan
@@ -148,6 +148,10 @@ class LogicalRun:
         self._batch_norm = options.batch_norm
         check_logical_replicas(total, num_replicas=self._num_replicas)
         begin_deterministic(options.deterministic, logical_replicas=total)
+        if options.deterministic:
+            DETERMINISTIC.set(model, True)
+        else:
+            DETERMINISTIC.forget(model)
         if total is None:
             LOGICAL_REPLICAS.forget(model)
         else:
