@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import tfscale
@@ -39,15 +40,17 @@ def _watched(dp: Any) -> Outcome:
     with dp.scope():
         model = dp.prepare(mlp(lambda: keras.layers.Dropout(0.2)))
         model.compile(**classifying()())
+    noise = tfscale.callbacks.NoiseScale(every=1)
     watching = [
-        tfscale.callbacks.NoiseScale(every=1),
+        noise,
         tfscale.callbacks.DriftWatch(),
         tfscale.callbacks.NonFiniteWatch(),
         tfscale.callbacks.StallWatch(),
         tfscale.callbacks.ScalingReport(dp.plan, directory=tempfile.mkdtemp()),
     ]
     history = model.fit(**labelled(58)(), shuffle=False, epochs=2, verbose=0, callbacks=watching)
-    return {**state_of(model), "history": arrays_by_name(history.history)}
+    variances = np.array([row.moments.variance for row in noise.rows])
+    return {**state_of(model), "history": arrays_by_name(history.history), "noise": [variances]}
 
 
 RUNS: dict[str, Callable[[Any], Outcome]] = {
