@@ -201,6 +201,22 @@ def counting_devices():
     return _dense(CountingDevices())
 
 
+class RootOfMean(LAYERS.Layer):
+    """Its loss is neither a mean nor a sum over rows: one of two logical replicas is not that of one."""
+
+    def call(self, x):
+        self.add_loss(keras.ops.sqrt(keras.ops.mean(keras.ops.square(x))))
+        return x
+
+
+def unlike_one_replica():
+    return _dense(LAYERS.Dense(3, name="first"), RootOfMean())
+
+
+def mixing():
+    return _dense(LAYERS.Lambda(lambda x: x - keras.ops.mean(x, axis=0)))
+
+
 def from_nobody():
     return _dense(FromNobody())
 
@@ -222,3 +238,20 @@ def eagerly():
 def unseeded_rows():
     rows = np.random.default_rng().normal(size=(20, 3)).astype("float32")
     return tf.data.Dataset.from_tensor_slices((rows, rows[:, :2])).batch(16)
+
+
+class NotBuilt(keras.Model):
+    """Is built by its first batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout, self.dense = LAYERS.Dropout(0.5), LAYERS.Dense(2)
+
+    def call(self, x, training=False):
+        return self.dense(self.dropout(x, training=training))
+
+
+def not_built():
+    model = NotBuilt()
+    model.compile("adam", "mse")
+    return model

@@ -37,6 +37,12 @@ def test_what_draws_is_equal_to_the_bit_on_devices_and_workers(capsys):
     assert output.err.splitlines() == ["running 1 device", "running 3 devices", "running 2 workers"]
 
 
+def test_a_model_that_fit_builds_has_starting_weights():
+    report = tfscale.verify_bitwise(f"{SCRIPT}:not_built", f"{SCRIPT}:rows", num_replicas=(2,))
+    assert report.equal
+    assert {row.quantity: row.num_arrays for row in report.rows}["starting weights"] == 2
+
+
 def test_what_depends_on_the_devices_is_named_by_its_first_array(capsys):
     assert _call("counting_devices", "rows", "--replicas", "1,2") == 1
     shown = " ".join(capsys.readouterr().out.split())
@@ -76,6 +82,8 @@ def test_what_differs_before_the_first_step(build, data, first, cause):
     [
         ("accumulating", (), "ModelError: With `deterministic=True` a run must not depend on the number of devices"),
         ("eagerly", (), "Received: model 'sequential' with run_eagerly=True"),
+        ("mixing", ("--replicas", "2"), "Received: a step in which rows of the batch meet"),
+        ("unlike_one_replica", ("--replicas", "2"), "Received: a step in which rows of the batch meet"),
         ("pairs", (), "ModelError: `logical_replicas` needs Keras's own `train_step`"),
         ("counting_devices", ("--logical-replicas", "3"), "BatchError: "),
         ("failing", (), "Received: KeyError: 'on purpose' Make the script run without tfscale first."),

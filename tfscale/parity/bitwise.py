@@ -147,7 +147,7 @@ def _compare(experiment: Experiment, runs: Sequence[RunSpec], script: Script) ->
         rows=tuple(rows),
         first=firsts,
         causes=causes,
-        notes=_notes(reference, results),
+        notes=_notes(reference),
         depends_on=reference.depends_on,
     )
 
@@ -188,13 +188,10 @@ def _title(script: Script, reference: Outcome, run: RunSpec) -> str:
     )
 
 
-def _notes(reference: Outcome, results: Sequence[RunResult]) -> tuple[str, ...]:
-    notes = []
-    if reference.model.batch_norm:
-        notes.append(
-            'run with batch_norm="local": BatchNormalization normalises over the rows of one logical replica, since '
-            "synchronised statistics need as many devices as logical replicas."
-        )
-    warned = {text: str(result.run) for result in results for worker in result.workers for text in worker.warnings}
-    notes += [f"a warning on {run}: {text}" for text, run in warned.items()]
-    return tuple(notes)
+def _notes(reference: Outcome) -> tuple[str, ...]:
+    if not reference.model.batch_norm:
+        return ()
+    return (
+        'run with batch_norm="local": BatchNormalization normalises over the rows of one logical replica, since '
+        "synchronised statistics need as many devices as logical replicas.",
+    )

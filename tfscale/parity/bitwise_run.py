@@ -1,8 +1,5 @@
 """How does one process make a run whose bits are compared?"""
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -43,23 +40,20 @@ def train_bitwise(model: keras.Model, user_data: UserData, epochs: int) -> Outco
     noting = _Noting()
     arguments = user_data.for_fit()
     arguments["callbacks"] = [*arguments.get("callbacks", ()), noting]
-    strategy = model.distribute_strategy
-    with _warnings_of_ours() as warnings:
-        model.fit(**arguments, epochs=epochs)
-        arrays = {
-            **noting.epochs,
-            WEIGHTS: weights_of(model),
-            OPTIMIZER_STATE: optimizer_state(model),
-            EVALUATE: evaluate(model, user_data),
-            PREDICT: predict(model, user_data),
-        }
+    model.fit(**arguments, epochs=epochs)
+    arrays = {
+        **noting.epochs,
+        WEIGHTS: weights_of(model),
+        OPTIMIZER_STATE: optimizer_state(model),
+        EVALUATE: evaluate(model, user_data),
+        PREDICT: predict(model, user_data),
+    }
     return Outcome(
         noting.weights,
         arrays,
         facts_of(model),
         user_data.facts,
-        depends_on=what_bits_depend_on(strategy),
-        warnings=tuple(dict.fromkeys(warnings)) if strategy.num_replicas_in_sync > 1 else (),
+        depends_on=what_bits_depend_on(model.distribute_strategy),
     )
 
 
@@ -82,17 +76,3 @@ class _Noting(keras.callbacks.Callback):
         self.epochs[epoch_group(epoch, LOGS)] = named
         self.epochs[epoch_group(epoch, WEIGHTS)] = weights_of(self.model)
         self.epochs[epoch_group(epoch, OPTIMIZER_STATE)] = optimizer_state(self.model)
-
-
-@contextmanager
-def _warnings_of_ours() -> Iterator[list[str]]:
-    """Collects what tfscale warns of."""
-    found: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("tfscale")
-    logger.addHandler(handler)
-    try:
-        yield found
-    finally:
-        logger.removeHandler(handler)

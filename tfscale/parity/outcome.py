@@ -80,7 +80,6 @@ class Outcome:
         data: Facts about the data.
         left_out: Quantities that the model does not have, each with the error that plain Keras ends in.
         depends_on: Of a run to the bit, what its bits depend on besides.
-        warnings: Of a run to the bit, what tfscale warned of.
     """
 
     start: NamedArrays
@@ -89,7 +88,6 @@ class Outcome:
     data: DataFacts
     left_out: dict[str, str] = dataclasses.field(default_factory=dict)
     depends_on: dict[str, str] = dataclasses.field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
 
 
 def save_outcome(outcome: Outcome, directory: Path) -> None:
@@ -107,7 +105,6 @@ def save_outcome(outcome: Outcome, directory: Path) -> None:
         "data": dataclasses.asdict(outcome.data),
         "left out": outcome.left_out,
         "depends on": outcome.depends_on,
-        "warnings": outcome.warnings,
     }
     # Under another name first: an outcome is either whole or not there.
     partial = directory / "partial"
@@ -135,7 +132,6 @@ def load_outcome(directory: Path) -> Outcome:
         data=DataFacts(**_tuples(facts["data"])),
         left_out=facts["left out"],
         depends_on=facts["depends on"],
-        warnings=tuple(facts["warnings"]),
     )
 
 
