@@ -45,11 +45,12 @@ def measure(model_name: str, num_replicas: int, way: str) -> Cost:
     gc.collect()
     clock = _Clock()
     history = model.fit(data, epochs=1, verbose=0, callbacks=[clock])
-    times = np.diff(clock.times)
+    times, cpu_times = np.diff(np.array(clock.times), axis=0).T
     packages = {"tensorflow": tf, "keras": keras, "numpy": np, "tfscale": tfscale}
     return Cost(
         float(times[0]),
         statistics.median(times[WARM_UP:].tolist()),
+        float(cpu_times[WARM_UP:].mean()),
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         history.history["loss"][-1],
         hashlib.sha256(b"".join(each.tobytes() for each in model.get_weights())).hexdigest()[:16],
@@ -58,17 +59,17 @@ def measure(model_name: str, num_replicas: int, way: str) -> Cost:
 
 
 class _Clock(keras.callbacks.Callback):
-    """Takes the time when `fit` begins and after each step, whose loss it reads, so that the step has ended."""
+    """Takes the time, and the processor's, when `fit` begins and after each step, whose loss it reads, so that the step has ended."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.times: list[float] = []
+        self.times: list[tuple[float, float]] = []
 
     def on_train_begin(self, logs: Any = None) -> None:
         del logs
-        self.times.append(time.perf_counter())
+        self.times.append((time.perf_counter(), time.process_time()))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         del batch
         float(logs["loss"])
-        self.times.append(time.perf_counter())
+        self.times.append((time.perf_counter(), time.process_time()))

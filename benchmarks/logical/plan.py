@@ -25,6 +25,7 @@ class Cost:
     Args:
         first_s: Of the first step of `fit`, tracing included.
         step_s: Median of the steps after the first few.
+        cpu_s: Processor time of such a step, of all threads; work beside it changes it little.
         peak_mb: Most memory that the process held.
         loss: What `fit` has logged at last.
         digest: Of the bytes of all weights at the end.
@@ -33,6 +34,7 @@ class Cost:
 
     first_s: float
     step_s: float
+    cpu_s: float
     peak_mb: float
     loss: float
     digest: str

@@ -12,7 +12,7 @@ from benchmarks.table import ruled
 
 _HEADER = (
     *("model", "N", "way", "step, ms", "of no logical replicas", "of micro_batch", "of not deterministic"),
-    *("first, s", "MB", "rounds"),
+    *("CPU, ms", "of none", "first, s", "MB", "rounds"),
 )
 Cell = tuple[str, int, str]
 
@@ -51,6 +51,8 @@ class Table:
             self._ratio(cell, NONE),
             self._ratio(cell, MICRO),
             self._ratio(cell, WITH) if way == BITS else "",
+            f"{1000 * statistics.median(each.cpu_s for each in rounds):.0f}",
+            self._cpu_ratio(cell),
             f"{statistics.median(each.first_s for each in rounds):.1f}",
             f"{statistics.median(each.peak_mb for each in rounds):,.0f}",
             str(len(rounds)),
@@ -58,12 +60,17 @@ class Table:
 
     def _ratio(self, cell: Cell, to: str) -> str:
         """Median, least and greatest of the ratios within a round."""
-        model, n, way = cell
-        others = self.found.get((model, n, to), ())
-        if way in (to, NONE):
-            return ""
-        ratios = [one.step_s / other.step_s for one, other in zip(self.found[cell], others, strict=False)]
+        ratios = self._ratios(cell, to, "step_s")
         return f"{statistics.median(ratios):.2f} [{min(ratios):.2f} .. {max(ratios):.2f}]" if ratios else ""
+
+    def _cpu_ratio(self, cell: Cell) -> str:
+        ratios = self._ratios(cell, NONE, "cpu_s")
+        return f"{statistics.median(ratios):.2f}" if ratios else ""
+
+    def _ratios(self, cell: Cell, to: str, what: str) -> list[float]:
+        model, n, way = cell
+        others = self.found.get((model, n, to), ()) if way not in (to, NONE) else ()
+        return [getattr(one, what) / getattr(other, what) for one, other in zip(self.found[cell], others, strict=False)]
 
 
 def legend() -> str:
@@ -74,6 +81,7 @@ def legend() -> str:
             f"N logical CPUs; rows of a step: {rows}, SGD with momentum,",
             f"one step a call, {STEPS} steps behind the first few; a process for each cell, ways in turn.",
             "step: median of the rounds' medians; ratios of step times: median [least .. greatest] of the",
-            "ratios within a round. first: the first step, tracing included.",
+            "ratios within a round. CPU: processor time of a step, and its ratio to that without logical replicas.",
+            "first: the first step, tracing included. MB: the most memory of the process.",
         ]
     )

@@ -17,7 +17,7 @@ def test_all_ways_end_with_a_table():
 
 
 def _cost(step_s, loss=1.0, digest="a"):
-    return Cost(2.0, step_s, 500.0, loss, digest, {})
+    return Cost(2.0, step_s, 4 * step_s * step_s, 500.0, loss, digest, {})
 
 
 def test_ratios_are_within_a_round():
@@ -30,6 +30,8 @@ def test_ratios_are_within_a_round():
     none, micro, logical, bits = Table(found).render().splitlines()[2:]
     assert "[" not in none
     assert "1.50 [1.00 .. 2.00]" in micro
+    # Of 4 and 1, and of 1 and 1, times four.
+    assert micro.split()[-4] == "2.50"
     assert "2.50 [2.00 .. 3.00]" in logical
     assert "2.00 [1.00 .. 3.00]" in logical
     assert ("3.00 [3.00 .. 3.00]" in bits, "2.25 [1.50 .. 3.00]" in bits, "1.25 [1.00 .. 1.50]" in bits) == (True,) * 3
