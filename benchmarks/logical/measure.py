@@ -59,7 +59,7 @@ def measure(model_name: str, num_replicas: int, way: str) -> Cost:
 
 
 class _Clock(keras.callbacks.Callback):
-    """Takes the time, and the processor's, when `fit` begins and after each step, whose loss it reads, so that the step has ended."""
+    """Takes the time, and the processor's, when `fit` begins and when each step has ended: it reads its loss."""
 
     def __init__(self) -> None:
         super().__init__()

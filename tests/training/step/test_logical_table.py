@@ -44,8 +44,10 @@ def digests():
 @pytest.mark.parametrize("devices", [3, 4])
 @pytest.mark.parametrize("name", cases.RUNS)
 def test_the_same_bits(digests, devices, name):
-    assert digests[1][name]
-    assert digests[devices][name] == digests[1][name]
+    # What is measured of a run is no part of it: it agrees to rounding, above.
+    ours, expected = ({key: each for key, each in digests[n][name].items() if key != "noise"} for n in (devices, 1))
+    assert expected
+    assert ours == expected
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
@@ -147,5 +149,5 @@ def test_every_row_of_the_guide_has_its_cases():
         kinds = {kind for kind, _ in shown}
         # What a row says goes with the kind of its cases.
         assert (RUN in kinds) <= (logical.startswith(("works", "of one", "refused, unless")))
-        assert (BITS in kinds) == (bits == "to the bit" and "test" not in kinds)
+        assert (BITS in kinds) == (bits.startswith("to the bit") and "test" not in kinds)
         assert (NO in kinds) == ("refused" in logical + bits)
