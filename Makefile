@@ -15,7 +15,7 @@ LONG := tests/chaos tests/examples tests/benchmarks tests/gpu tests/trials/test_
   $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
   tests/gradients/compression/test_training.py \
   $(addprefix tests/training/callbacks/test_,non_finite_skip.py non_finite_watch.py noise_cases.py) \
-  tests/training/step/test_deterministic.py
+  $(addprefix tests/training/step/test_,deterministic.py logical_table.py) tests/parity/test_bitwise.py
 # Needs engines that `make test-engines` installs.
 ENGINES := tests/engines
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
@@ -23,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-gpu bench-meeting bench-study study-demo docs pictures contract programs canary soak clean
+.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-logical bench-gpu bench-meeting bench-study study-demo docs pictures contract programs canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -44,6 +44,7 @@ help:
 	@echo "make bench-recovery  20 kills of 2 workers and of 3, and the parts of the time from kill to next step"
 	@echo "make bench-check  the first step with and without the check that compares it with one replica's"
 	@echo "make bench-first-step  how the first step grows with the replicas: traced once, traced by each, plain Keras"
+	@echo "make bench-logical  logical replicas beside micro_batch and none, and deterministic on top: step time and memory"
 	@echo "make bench-meeting  2 to 1,000 workers that meet in a few processes: seconds, processor time, files, messages"
 	@echo "make bench-study  ten studies, an hour at most: critical batches of SGD, momentum and AdamW on digits, photographs and text"
 	@echo "make study-demo  up to which batch do digits pay? 7 batches, 8 rates each: a picture and a page in demo_output/study"
@@ -125,6 +126,9 @@ bench-check: $(VENV)/.test
 
 bench-first-step: $(VENV)/.test
 	$(BIN)/python -m benchmarks.first_step
+
+bench-logical: $(VENV)/.test
+	$(BIN)/python -m benchmarks.logical
 
 bench-meeting: $(VENV)/.test
 	$(BIN)/python -m benchmarks.meeting

@@ -27,7 +27,8 @@ def run(monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        ([], {"replicas": (1, 2, 3), "workers": None, "epochs": 1, "global_batch": None}),
+        ([], {"replicas": None, "workers": None, "epochs": 1, "global_batch": None, "bitwise": False}),
+        (["--bitwise", "--logical-replicas", "8"], {"bitwise": True, "logical_replicas": 8}),
         (["--replicas", "4"], {"replicas": (4,)}),
         (["--replicas", "2,1"], {"replicas": (2, 1)}),
         (["--workers", "2"], {"workers": 2}),

@@ -60,6 +60,7 @@ NAMES = {
     "sum_over_examples",
     "sweep",
     "verify",
+    "verify_bitwise",
 }
 
 # Of the modules that are public themselves.
@@ -199,10 +200,12 @@ FLAGS = {
         "build",
         "data",
         "--against",
+        "--bitwise",
         "--epochs",
         "--global-batch",
         "--help",
         "--json",
+        "--logical-replicas",
         "--replicas",
         "--workers",
     },

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tfscale.gradients.compression.protocol import Compression, Reduction
     from tfscale.gradients.network import Network
     from tfscale.gradients.optimizers import sum_gradients
+    from tfscale.parity.bitwise import verify_bitwise
     from tfscale.parity.verification import verify
     from tfscale.rederive.schedules import ReplicaSchedule, StepDecay
     from tfscale.scaling.batch_plan import BatchPlan
@@ -130,6 +131,7 @@ __all__ = [
     "sum_over_examples",
     "sweep",
     "verify",
+    "verify_bitwise",
 ]
 
 # Where each public name lives. No module bears the name of a public function: importing a submodule
@@ -182,6 +184,7 @@ _HOMES = {
     "sum_over_examples": "tfscale.exact.terms",
     "sweep": "tfscale.sweeps.futures",
     "verify": "tfscale.parity.verification",
+    "verify_bitwise": "tfscale.parity.bitwise",
 }
 
 # Public modules, loaded as attributes of this one.

@@ -131,7 +131,8 @@ def _add_verify(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser
         help=COMMANDS["verify"].purpose,
         description=(
             "Train your model on each number of replicas, each in a process of its own on logical "
-            "CPUs, and print how far weights, optimizer state, metrics and predictions are apart."
+            "CPUs, and print how far weights, optimizer state, metrics and predictions are apart. With --bitwise: "
+            "whether a run of logical replicas is the same on any number of devices, to the bit."
         ),
     )
     verify.add_argument(
@@ -149,9 +150,8 @@ def _add_verify(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser
     verify.add_argument(
         "--replicas",
         type=_parse_counts,
-        default=(1, 2, 3),
         metavar="N,N,...",
-        help="the numbers of replicas to compare (default: 1,2,3)",
+        help="the numbers of replicas to compare (default: 1,2,3; to the bit as many as logical replicas, too)",
     )
     verify.add_argument(
         "--workers",
@@ -170,6 +170,18 @@ def _add_verify(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser
         "--against",
         choices=("keras",),
         help="run plain Keras beside, to see what would have happened without tfscale",
+    )
+    verify.add_argument(
+        "--bitwise",
+        action="store_true",
+        help="compare the bits of runs of logical replicas on different devices, random layers and all, with "
+        "deterministic=True: tfscale verify train.py:build train.py:data --bitwise --logical-replicas 8",
+    )
+    verify.add_argument(
+        "--logical-replicas",
+        type=_parse_count,
+        metavar="L",
+        help="of every run of --bitwise (default: 4); they must divide the global batch",
     )
     verify.add_argument("--json", action="store_true", help="print JSON")
     verify.set_defaults(run=_run_verify)

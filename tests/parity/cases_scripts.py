@@ -150,3 +150,108 @@ def sleeping():
 def dying():
     print("last words", flush=True)
     os._exit(7)
+
+
+def drawing():
+    """Draws in training, normalises batches, and clips the whole gradient."""
+    model = keras.Sequential(
+        [
+            keras.Input((6, 6, 1)),
+            LAYERS.RandomTranslation(0.2, 0.2),
+            LAYERS.Conv2D(4, 3),
+            LAYERS.BatchNormalization(),
+            LAYERS.Flatten(),
+            LAYERS.Dropout(0.5),
+            LAYERS.Dense(3, activation="softmax"),
+        ]
+    )
+    optimizer = keras.optimizers.Adam(0.01, clipnorm=0.3)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+class CountingDevices(LAYERS.Layer):
+    """Is another one on two devices, in its last bits."""
+
+    def __init__(self):
+        super().__init__(name="counting_devices")
+
+    def call(self, x):
+        return x * (1.0 + 2.0**-23 * len(tf.config.list_logical_devices("CPU")))
+
+
+class FromNobody(LAYERS.Layer):
+    """Adds what no seed determines."""
+
+    def __init__(self):
+        super().__init__(name="from_nobody")
+        self.shift = float(np.random.default_rng().normal())
+
+    def call(self, x):
+        return x + self.shift
+
+
+def _dense(*layers, **options):
+    model = keras.Sequential([keras.Input((3,)), *layers, LAYERS.Dropout(0.1), LAYERS.Dense(2, name="dense")])
+    model.compile(**{"optimizer": keras.optimizers.SGD(0.1, momentum=0.9), "loss": "mse", **options})
+    return model
+
+
+def counting_devices():
+    return _dense(CountingDevices())
+
+
+class RootOfMean(LAYERS.Layer):
+    """Its loss is neither a mean nor a sum over rows: one of two logical replicas is not that of one."""
+
+    def call(self, x):
+        self.add_loss(keras.ops.sqrt(keras.ops.mean(keras.ops.square(x))))
+        return x
+
+
+def unlike_one_replica():
+    return _dense(LAYERS.Dense(3, name="first"), RootOfMean())
+
+
+def mixing():
+    return _dense(LAYERS.Lambda(lambda x: x - keras.ops.mean(x, axis=0)))
+
+
+def from_nobody():
+    return _dense(FromNobody())
+
+
+def unseeded_weights():
+    return _dense(
+        LAYERS.Dense(3, name="first", kernel_initializer=keras.initializers.Constant(np.random.default_rng().normal()))
+    )
+
+
+def accumulating():
+    return _dense(optimizer=keras.optimizers.SGD(0.1, gradient_accumulation_steps=2))
+
+
+def eagerly():
+    return _dense(run_eagerly=True)
+
+
+def unseeded_rows():
+    rows = np.random.default_rng().normal(size=(20, 3)).astype("float32")
+    return tf.data.Dataset.from_tensor_slices((rows, rows[:, :2])).batch(16)
+
+
+class NotBuilt(keras.Model):
+    """Is built by its first batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout, self.dense = LAYERS.Dropout(0.5), LAYERS.Dense(2)
+
+    def call(self, x, training=False):
+        return self.dense(self.dropout(x, training=training))
+
+
+def not_built():
+    model = NotBuilt()
+    model.compile("adam", "mse")
+    return model

@@ -46,6 +46,7 @@ def notes():
     facts = {
         "format": 2,
         "run": {"examples": 40},
+        "bits": {"deterministic": True, "keras": "3.15.1"},
         "position": [1, 3],
         "steps": 8,
         "stopped": False,

@@ -9,7 +9,8 @@ from tfscale import ReportError, cli
 from tfscale.reporting.page import time_parts
 from tfscale.reporting.reading import read_run
 
-START = {"kind": "start", "at": 1e9, "replicas": 4, "global_batch": 64, "derived": "rate <0.1>"}
+BITS = {"deterministic": True, "tensorflow": "2.21.0", "devices": "a <GPU>"}
+START = {"kind": "start", "at": 1e9, "replicas": 4, "global_batch": 64, "derived": "rate <0.1>", "bits": BITS}
 EPOCH = {
     "kind": "epoch",
     "logs": {"loss": 1.5, "val_loss": None},
@@ -21,7 +22,7 @@ LINES = [
     {**START, "epoch": 0, "step": 0},
     {**EPOCH, "epoch": 0, "step": 5, "total_s": 10.0, "first_call_s": 4.0},
     {**EPOCH, "epoch": 1, "step": 10, "total_s": 99.0},
-    {**START, "epoch": 1, "step": 7, "replicas": 2},
+    {**START, "epoch": 1, "step": 7, "replicas": 2, "bits": {**BITS, "tensorflow": "2.22.0"}},
     {**EPOCH, "epoch": 1, "step": 10, "total_s": 3.0, "logs": {"loss": 0.5}},
 ]
 
@@ -57,6 +58,8 @@ def test_page_needs_nothing_else_and_shows_text_as_text(directory):
     assert re.findall(r"(?:src|href)=|<script|url\(|https?:", page) == []
     assert page.count("<svg") == 5
     assert "1 recovery, has not come to its end" in page
+    assert "deterministic True, tensorflow 2.21.0, devices a &lt;GPU&gt;" in page
+    assert "tensorflow 2.22.0" in page
 
 
 def test_damage_is_said(directory, capsys):

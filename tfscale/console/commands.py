@@ -45,7 +45,10 @@ COMMANDS = {
             "verify",
             "show that N replicas give the result of one, on your own model and data",
             "tfscale verify train.py:build train.py:data --replicas 1,2,3",
-            {0: "every run is equal to plain Keras on one device", 1: "a run differs, or crashed"},
+            {
+                0: "every run is equal to plain Keras on one device; with `--bitwise`, to the bit to tfscale's there",
+                1: "a run differs, or crashed",
+            },
         ),
         Command(
             "launch",

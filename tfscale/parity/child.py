@@ -11,7 +11,6 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tfscale.data_parallel import DataParallel
 from tfscale.errors import ParityError
 from tfscale.exact.plain_step import has_own_step
 from tfscale.framework.canary import check_releases
+from tfscale.parity.bitwise_run import begin_bitwise, make_data_parallel, train_bitwise
 from tfscale.parity.child_process import end_process, end_with_parent, take_call
 from tfscale.parity.outcome import (
     EPOCH_METRICS,
@@ -32,31 +32,30 @@ from tfscale.parity.outcome import (
     OPTIMIZER_STATE,
     PREDICT,
     WEIGHTS,
-    NamedArrays,
     Outcome,
     is_complete,
     load_left_out,
     load_start,
     save_outcome,
 )
+from tfscale.parity.readings import evaluate, optimizer_state, predict, weights_of
 from tfscale.parity.request import Failure, Request, load_request, save_failure
-from tfscale.parity.run_spec import CONTROL, KERAS, TFSCALE, RunSpec
-from tfscale.parity.start import Start, name_values
+from tfscale.parity.run_spec import BITWISE, CONTROL, KERAS, TFSCALE, RunSpec
+from tfscale.parity.start import Start
 from tfscale.parity.target import Target, load
 from tfscale.parity.user_data import UserData, read_user_data
 from tfscale.training.strategy import make_strategy, simulate_replicas
 
 _TRACE_LINES = 12
 _POLL_INTERVAL_S = 0.05
-# Each replica holds its own part of the gradient between two updates; what they
-# come to shows in the weights.
-_PARTIAL = "gradient_accumulator"
 
 
 def perform(request: Request) -> Outcome:
     """Performs one run in this process."""
     check_releases(keras.__version__, tf.__version__, keras.backend.backend())
     # Before the user's script, which may start TensorFlow when it is imported.
+    if request.run.kind == BITWISE:
+        begin_bitwise(request.run, request.script.seed)
     strategy = _make_strategy(request.run)
     sys.path += [path for path in request.script.import_paths if path not in sys.path]
     keras.utils.set_random_seed(request.script.seed)
@@ -67,9 +66,16 @@ def perform(request: Request) -> Outcome:
         epochs=request.script.epochs,
         global_batch=request.script.global_batch,
     )
+    dp = None
+    if request.run.kind == BITWISE and strategy is not None:
+        dp = make_data_parallel(request, strategy, user_data.facts.global_batch)
     keras.utils.set_random_seed(request.script.seed)
     with contextlib.nullcontext() if strategy is None else strategy.scope():
         model = _check_model(build(), request.script.build)
+    if dp is not None:
+        # One device looks at nothing and refuses code of one's own; the others look.
+        check = "off" if request.run.num_replicas == 1 else "auto"
+        return train_bitwise(dp.prepare(model, check=check), user_data, request.script.epochs)
     if request.run.kind == TFSCALE:
         dp = DataParallel(global_batch=user_data.facts.global_batch, devices=strategy)
         # What differs is this run's to show, in all of its quantities.
@@ -84,12 +90,12 @@ def _train(model: keras.Model, user_data: UserData, request: Request) -> Outcome
     arguments["callbacks"] = [*arguments.get("callbacks", ()), start]
     history = model.fit(**arguments, epochs=request.script.epochs)
     arrays = {
-        WEIGHTS: _local_copies(model.distribute_strategy, model.weights),
-        OPTIMIZER_STATE: _optimizer_state(model),
+        WEIGHTS: weights_of(model),
+        OPTIMIZER_STATE: optimizer_state(model),
         EPOCH_METRICS: {name: np.asarray(values) for name, values in history.history.items()},
     }
     left_out = {} if request.start is None else load_left_out(Path(request.start))
-    for quantity, run in ((EVALUATE, _evaluate), (PREDICT, _predict)):
+    for quantity, run in ((EVALUATE, evaluate), (PREDICT, predict)):
         if quantity in left_out:
             arrays[quantity] = {}
             continue
@@ -103,26 +109,13 @@ def _train(model: keras.Model, user_data: UserData, request: Request) -> Outcome
     return Outcome(start.weights, arrays, start.facts, user_data.facts, left_out)
 
 
-def _evaluate(model: keras.Model, user_data: UserData) -> NamedArrays:
-    logs = model.evaluate(**user_data.for_evaluate(), return_dict=True)
-    return {name: np.asarray(value) for name, value in logs.items()}
-
-
-def _predict(model: keras.Model, user_data: UserData) -> NamedArrays:
-    predictions = model.predict(**user_data.for_predict())
-    return {
-        f"output {index}": np.asarray(value)
-        for index, value in enumerate(tf.nest.flatten(predictions, expand_composites=True))
-    }
-
-
 def _make_strategy(run: RunSpec) -> tf.distribute.Strategy | None:
     """The strategy of this process; None for plain Keras on one device."""
-    if run.kind not in (TFSCALE, KERAS):
+    if run.kind not in (TFSCALE, KERAS, BITWISE):
         return None
     if run.num_workers == 1:
         simulate_replicas(run.num_replicas)
-    if run.kind == TFSCALE:
+    if run.kind != KERAS:
         # A job that `verify` itself may be part of is not looked at.
         environ = {} if run.num_workers == 1 else {"TF_CONFIG": os.environ["TF_CONFIG"]}
         devices = run.num_replicas if run.num_workers == 1 else "auto"
@@ -151,28 +144,6 @@ def _check_model(model: Any, target: Target) -> keras.Model:
             f"Received: {model.name!r}, not compiled. Call `model.compile(...)` before returning it."
         )
     return model
-
-
-def _optimizer_state(model: keras.Model) -> NamedArrays:
-    """The state of the compiled optimizer, and of those that a user's own class holds besides."""
-    held = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
-    variables = {
-        id(variable): variable
-        for optimizer in held
-        for variable in optimizer.variables
-        if _PARTIAL not in variable.path
-    }
-    return _local_copies(model.distribute_strategy, list(variables.values()))
-
-
-def _local_copies(strategy: Any, variables: Sequence[keras.Variable]) -> NamedArrays:
-    """The value of each variable; a stack of all copies where those of this process's replicas differ."""
-    values = []
-    for variable in variables:
-        copies = [np.asarray(copy) for copy in strategy.experimental_local_results(variable.value)]
-        equal = all(np.array_equal(copy, copies[0], equal_nan=True) for copy in copies)
-        values.append(copies[0] if equal else np.stack(copies))
-    return dict(name_values(variables, values))
 
 
 def _wait_for_workers(directory: Path, num_workers: int) -> None:

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tfscale import errors
 from tfscale.cluster import ClusterSpec
 from tfscale.cluster.secret import SECRET, make_secret
-from tfscale.errors import ParityError
+from tfscale.errors import ParityError, TfscaleError
 from tfscale.launch.ports import free_addresses
 from tfscale.parity.fork_server import ForkServer, ForkServerError, can_fork
 from tfscale.parity.outcome import Outcome, is_complete, load_outcome
 from tfscale.parity.processes import Command, Ending, Process, run_groups, start_fresh
 from tfscale.parity.request import Failure, Request, Script, load_failure, save_request
-from tfscale.parity.run_spec import REFERENCE, RunSpec
+from tfscale.parity.run_spec import BITWISE, REFERENCE, RunSpec
 
 IN_RUN = "TFSCALE_VERIFY_RUN"
 """Environment variable that is set in the processes of a run."""
@@ -143,14 +144,17 @@ class _Starter:
             self._server.close()
 
 
-def failed_run(result: RunResult) -> ParityError:
-    """The error for a run that had to end well and did not."""
+def failed_run(result: RunResult) -> TfscaleError:
+    """The error for a run that had to end well and did not; that of tfscale itself where bits are compared."""
     failure = result.failure or Failure("", "", "")
-    if failure.kind == ParityError.__name__:
-        return ParityError(failure.message)
+    own = vars(errors).get(failure.kind) if result.run.kind == BITWISE else None
+    if failure.kind == ParityError.__name__ or (isinstance(own, type) and issubclass(own, TfscaleError)):
+        error: TfscaleError = (own or ParityError)(failure.message)
+        return error
+    is_first = result.run.kind == REFERENCE or (result.run.kind, result.run.num_replicas) == (BITWISE, 1)
     way_out = (
         "Make the script run without tfscale first."
-        if result.run.kind == REFERENCE
+        if is_first
         else "It does run on one device; the lines below say where it fails here."
     )
     trace = "\n".join(f"    {line}" for line in failure.trace.splitlines())

@@ -79,6 +79,7 @@ class Outcome:
         model: Facts about the model.
         data: Facts about the data.
         left_out: Quantities that the model does not have, each with the error that plain Keras ends in.
+        depends_on: Of a run to the bit, what its bits depend on besides.
     """
 
     start: NamedArrays
@@ -86,6 +87,7 @@ class Outcome:
     model: ModelFacts
     data: DataFacts
     left_out: dict[str, str] = dataclasses.field(default_factory=dict)
+    depends_on: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def save_outcome(outcome: Outcome, directory: Path) -> None:
@@ -102,6 +104,7 @@ def save_outcome(outcome: Outcome, directory: Path) -> None:
         "model": dataclasses.asdict(outcome.model),
         "data": dataclasses.asdict(outcome.data),
         "left out": outcome.left_out,
+        "depends on": outcome.depends_on,
     }
     # Under another name first: an outcome is either whole or not there.
     partial = directory / "partial"
@@ -128,6 +131,7 @@ def load_outcome(directory: Path) -> Outcome:
         model=ModelFacts(**_tuples(facts["model"])),
         data=DataFacts(**_tuples(facts["data"])),
         left_out=facts["left out"],
+        depends_on=facts["depends on"],
     )
 
 

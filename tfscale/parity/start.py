@@ -41,7 +41,7 @@ class Start(keras.callbacks.Callback):
         model = self.model
         _build(model, self._first_batch)
         off, still_on = switch_off_random_layers(model)
-        self.facts = _facts(model, off, still_on)
+        self.facts = facts_of(model, off, still_on)
         values = model.get_weights() if self._given is None else self._given
         if self._one_rounding_away:
             values = one_rounding_away(values)
@@ -126,7 +126,14 @@ def _set_weights(model: keras.Model, values: Sequence[np.ndarray]) -> None:
     model.set_weights(values)
 
 
-def _facts(model: keras.Model, random_off: tuple[str, ...], random_on: tuple[str, ...]) -> ModelFacts:
+def facts_of(model: keras.Model, random_off: tuple[str, ...] = (), random_on: tuple[str, ...] = ()) -> ModelFacts:
+    """What is known of a model that is built.
+
+    Args:
+        model: Compiled.
+        random_off: Random layers that were switched off.
+        random_on: Those that could not be.
+    """
     layers = flat_layers(model)
     optimizer = getattr(model, "optimizer", None)
     inner = getattr(optimizer, "inner_optimizer", optimizer)

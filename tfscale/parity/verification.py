@@ -2,8 +2,6 @@
 
 import contextlib
 import logging
-import os
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from tfscale.errors import ParityError
+from tfscale.parity.arguments import make_script
 from tfscale.parity.comparison import choose_tolerance
-from tfscale.parity.experiment import IN_RUN, Experiment, failed_run
+from tfscale.parity.experiment import Experiment, failed_run
 from tfscale.parity.judgement import any_promise_broken, judge
 from tfscale.parity.outcome import WEIGHTS, Outcome
 from tfscale.parity.report import ParityReport
 from tfscale.parity.request import Script
 from tfscale.parity.run_spec import CONTROL, TFSCALE, RunSpec, choose_runs
-from tfscale.parity.target import find_target
 
 _log = logging.getLogger(__name__)
 
@@ -111,21 +109,8 @@ def verify(
         True
     """
     runs = choose_runs(num_replicas, workers=workers, against=against)
-    _check_numbers(global_batch=global_batch, epochs=epochs, seed=seed, timeout_s=timeout_s)
     _check_tolerance(tolerance)
-    if IN_RUN in os.environ:
-        raise ParityError(
-            "`verify` must not be called while its own runs import the script.\n"
-            "Received: a call at import. Put it under `if __name__ == '__main__':`."
-        )
-    script = Script(
-        build=find_target(build, "build"),
-        data=find_target(data, "data"),
-        epochs=epochs,
-        seed=seed,
-        global_batch=global_batch,
-        import_paths=tuple(path for path in sys.path if path),
-    )
+    script = make_script(build, data, epochs=epochs, seed=seed, global_batch=global_batch, timeout_s=timeout_s)
     with tempfile.TemporaryDirectory(prefix="tfscale-verify-") as directory:
         made = Experiment(script, Path(directory), timeout_s=timeout_s, on_start=on_start or _log_start)
         with contextlib.closing(made) as experiment:
@@ -136,18 +121,6 @@ def verify(
 
 def _log_start(run: RunSpec) -> None:
     _log.info("running %s", run)
-
-
-def _check_numbers(*, global_batch: int | None, epochs: int, seed: int, timeout_s: float) -> None:
-    counts = {"epochs": epochs} if global_batch is None else {"epochs": epochs, "global_batch": global_batch}
-    for name, value in counts.items():
-        if type(value) is not int or value < 1:
-            raise ParityError(f"`{name}` must be a positive integer.\nReceived: {name}={value!r}.")
-    # What NumPy takes.
-    if type(seed) is not int or not 0 <= seed < 2**32:
-        raise ParityError(f"`seed` must be an integer from 0 to 2**32 - 1.\nReceived: seed={seed!r}.")
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0:
-        raise ParityError(f"`timeout_s` must be a positive number of seconds.\nReceived: timeout_s={timeout_s!r}.")
 
 
 def _check_tolerance(tolerance: float | None) -> None:

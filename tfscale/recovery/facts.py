@@ -173,5 +173,6 @@ _FACTS: dict[str, Callable[[Any], bool]] = {
 # Not in the notes of every version.
 _LATER_FACTS: dict[str, Callable[[Any], bool]] = {
     "run": lambda value: isinstance(value, dict),
+    "bits": lambda value: isinstance(value, dict),
     "next": lambda value: value is None or _is_digest(value),
 }

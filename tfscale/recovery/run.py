@@ -15,6 +15,7 @@ from tfscale.errors import RecoveryError
 from tfscale.framework.fit import restore_epoch
 from tfscale.framework.optimizers import micro_step_counter
 from tfscale.recovery.batch_change import change_batch, first_rates, rate_factors, read_rates
+from tfscale.recovery.bits import changed_bits
 from tfscale.recovery.carrying import SaveWatchers
 from tfscale.recovery.counters import (
     check_states,
@@ -34,6 +35,7 @@ from tfscale.recovery.termination import EXIT_STATUS, Termination
 from tfscale.recovery.values import put_in_arrays, take_out_arrays
 from tfscale.recovery.variables import RunVariables
 from tfscale.recovery.votes import Vote, Workers
+from tfscale.replicas.deterministic import bits_of_run
 from tfscale.replicas.failures import EndedTogetherError
 from tfscale.replicas.replica_batch import LOGICAL_REPLICAS
 from tfscale.replicas.undisturbed import undisturbed
@@ -315,6 +317,7 @@ class RecoveryRun:
         return {
             "format": 2,
             "run": self._identity,
+            "bits": bits_of_run(self._model, self._strategy),
             "position": [self._position.epoch, self._position.step],
             "steps": self._decision.steps,
             "stopped": bool(self._model.stop_training),
@@ -380,6 +383,8 @@ class RecoveryRun:
             _log.info("replicas: %d -> %d; global batch: %s -> %s.", old[0], new[0], old[1], new[1])
         if new[1] != old[1]:
             _log.info("step of the epoch: %d -> %d.", facts["position"][1], position.step)
+        if changed := changed_bits(facts.get("bits"), bits_of_run(self._model, self._strategy)):
+            _log.warning("The run goes on with other bits than it would have had: %s.", "; ".join(changed))
 
     def _tell_what_cannot_be(self) -> None:
         if self._workers.is_chief and not self._data.can_begin_within_epoch:

@@ -157,6 +157,12 @@ def _noise(run: RunFiles) -> list[str]:
     return [heading("Noise scale"), paragraph(told), *([_grid(figures), paragraph(note, "quiet")] if figures else [])]
 
 
+def _bits_of_starts(run: RunFiles) -> list[str]:
+    """On what the bits of each start depended; once where it is the same."""
+    found = [each["bits"] for each in run.starts if isinstance(each.get("bits"), dict)]
+    return list(dict.fromkeys(", ".join(f"{name} {value}" for name, value in each.items()) for each in found))
+
+
 def _starts(run: RunFiles) -> list[str]:
     if not run.starts:
         return []
@@ -178,6 +184,7 @@ def _starts(run: RunFiles) -> list[str]:
         heading("Starts and recoveries"),
         table(["when", "the run", "in epoch", "after step", "replicas", "global batch"], rows),
     ]
+    parts += [paragraph(f"Bits: {told}.", "quiet") for told in _bits_of_starts(run)]
     if run.saves:
         parts.append(paragraph(f"{_plural(len(run.saves), 'saved state', 'saved states')} kept.", "quiet"))
     return parts

@@ -100,7 +100,7 @@ def prepare(
             momentum m^r, with which they remember as many examples; files keep the m of the recipe.
         micro_batch: Most rows of a replica in one forward and backward pass; see `DataParallel`. Needs `global_batch`.
         logical_replicas: Has a run depend on them, and not on the devices; see `DataParallel`.
-        deterministic: Has it do so to the bit; `DataParallel` makes the process so, too.
+        deterministic: Has it do so to the bit, and makes the process so; see `DataParallel`. Needs `logical_replicas`.
         steps_per_execution: `"auto"`, `"always"` or None for what `compile` says; see `DataParallel`.
         network: How gradients travel. What is in it beside `compression` and `double_buffering` is the strategy's.
         check: Whether the first step is compared with that of one replica, on its own rows, before anything is updated:
@@ -114,8 +114,8 @@ def prepare(
         ModelError: When `model` is no Keras model, was created outside of the strategy's scope, or `check` is none of
             the four.
         ParityError: In `fit` and `evaluate`, when the first step is not that of one replica. Nothing was updated.
-        DeviceError: When the strategy is of another kind.
-        BatchError: When `micro_batch`, `logical_replicas` or `steps_per_execution` is none of these.
+        DeviceError: When the strategy is of another kind, or `deterministic` comes too late in the process.
+        BatchError: When `micro_batch`, `logical_replicas`, `deterministic` or `steps_per_execution` is none of these.
         CommunicationError: When `network` is none, the strategy was made with another one, or the compression is not
             for these devices; in `fit`, when the optimizer cannot go with it.
 

@@ -3,7 +3,10 @@
 import json
 import math
 
+import tensorflow as tf
+
 from tests.training.callbacks.test_scaling_report import report_of_run
+from tfscale.replicas.deterministic import what_bits_depend_on
 from tfscale.training.callbacks.run_record import RunRecord
 
 
@@ -66,6 +69,8 @@ def test_a_fit_leaves_one(tmp_path):
     report_of_run(directory=tmp_path, describe=lambda: "a table", fit={"validation_split": 0.5})
     start, *epochs, end = lines_of(tmp_path)
     assert (start["kind"], start["step"], start["derived"], start["batch_ratio"]) == ("start", 0, "a table", 4.0)
+    assert start["bits"] == {"deterministic": False, **what_bits_depend_on(tf.distribute.get_strategy())}
+    assert start["bits"]["tensorflow"] == tf.__version__
     assert [sorted(each["logs"]) for each in epochs] == [["loss", "val_loss"]] * 2
     assert end["kind"] == "end"
     for each in epochs:

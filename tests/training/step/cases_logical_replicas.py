@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -397,6 +398,16 @@ def trained_to_the_bit(num_replicas: int, directory: str, epochs: int) -> tuple[
     return steps, [digest_of(each) for each in kept]
 
 
+def told_when_it_goes_on(num_replicas: int, directory: str, epochs: int, deterministic: bool) -> list[str]:
+    """What is warned of when a run begins in this directory, or goes on from there."""
+    told: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("tfscale").addHandler(handler)
+    _recovered(num_replicas, directory, epochs, deterministic=deterministic)
+    return told
+
+
 def refused_to_the_bit() -> dict[str, tuple[str, str, bool]]:
     """What cannot be to the bit: the kind and the text of each error."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -415,6 +426,10 @@ def refused_to_the_bit() -> dict[str, tuple[str, str, bool]]:
     def made(**more: Any) -> Any:
         return tfscale.DataParallel(**given, **more)
 
+    def prepared(**more: Any) -> Any:
+        with strategy.scope():
+            return tfscale.prepare(mlp(), strategy=strategy, **more)
+
     return {
         "no bool": _error(lambda: made(deterministic=1)),
         "no logical replicas": _error(lambda: made(deterministic=True, seed=1)),
@@ -422,11 +437,21 @@ def refused_to_the_bit() -> dict[str, tuple[str, str, bool]]:
         "jit_compile": _error(lambda: fitted(jit_compile=True)),
         "run_eagerly": _error(lambda: fitted(run_eagerly=True)),
         "accumulation": _error(lambda: fitted(steps=2)),
+        "prepare, no bool": _error(lambda: prepared(deterministic=1)),
+        "prepare, no logical replicas": _error(lambda: prepared(deterministic=True)),
+        "prepare": _error(lambda: prepared(deterministic=True, logical_replicas=4)),
         "fine": _error(fitted),
     }
 
 
-def too_late() -> tuple[str, str, bool]:
+def too_late() -> dict[str, tuple[str, str, bool]]:
     """TensorFlow has started with as many threads as there are cores."""
     tf.constant(1.0)
-    return _error(lambda: tfscale.DataParallel(global_batch=8, logical_replicas=4, seed=1, deterministic=True))
+    given = {"logical_replicas": 4, "deterministic": True}
+    strategy = tfscale.make_strategy()
+    with strategy.scope():
+        model = mlp()
+    return {
+        "DataParallel": _error(lambda: tfscale.DataParallel(global_batch=8, seed=1, **given)),
+        "prepare": _error(lambda: tfscale.prepare(model, strategy=strategy, **given)),
+    }

@@ -46,6 +46,25 @@ def test_a_run_that_goes_on_elsewhere_is_the_same_to_the_bit(tmp_path):
     assert moved == in_peace
 
 
+def test_a_run_that_cannot_go_on_to_the_bit_says_what_has_changed(tmp_path):
+    def go_on(devices, epochs, onednn, deterministic=True):
+        args = (devices, str(tmp_path / "run"), epochs, deterministic)
+        told = run_case(f"{CASES}:told_when_it_goes_on", args=args, env={"TF_ENABLE_ONEDNN_OPTS": onednn})
+        # On a busy machine a save may be slow, which is said as well.
+        return [each for each in told if "A save takes longer" not in each]
+
+    assert go_on(1, 1, "0") == []
+    # Another number of devices changes no bits.
+    assert go_on(2, 2, "0") == []
+    [told] = go_on(2, 3, "1")
+    assert "goes on with other bits than it would have had" in told
+    assert told.endswith("onednn: '0' when it was saved, '1' now.")
+    [told] = go_on(1, 4, "1", deterministic=False)
+    assert told.endswith("deterministic: True when it was saved, False now.")
+    # Who has not asked for bits is told nothing of them.
+    assert go_on(1, 5, "0", deterministic=False) == []
+
+
 REFUSED = {
     "no bool": ("BatchError", "Received: deterministic=1"),
     "no logical replicas": ("BatchError", "Give logical_replicas"),
@@ -53,6 +72,9 @@ REFUSED = {
     "jit_compile": ("ModelError", "with jit_compile=True"),
     "run_eagerly": ("ModelError", "with run_eagerly=True"),
     "accumulation": ("ModelError", "with gradient_accumulation_steps"),
+    "prepare, no bool": ("BatchError", "Received: deterministic=1"),
+    "prepare, no logical replicas": ("BatchError", "Received: logical_replicas=None. Give logical_replicas"),
+    "prepare": ("no error", ""),
     "fine": ("no error", ""),
 }
 
@@ -71,6 +93,8 @@ def test_is_refused_by_name(refused, name):
 
 
 def test_tensorflow_that_runs_already_is_refused():
-    kind, text, _ = run_case(f"{CASES}:too_late")
-    assert kind == "DeviceError"
-    assert "Received: as many as cores. Make `DataParallel` before" in text
+    said = run_case(f"{CASES}:too_late")
+    assert list(said) == ["DataParallel", "prepare"]
+    for kind, text, _ in said.values():
+        assert kind == "DeviceError"
+        assert "Received: as many as cores. Make `DataParallel` before" in text

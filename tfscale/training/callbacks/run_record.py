@@ -39,21 +39,27 @@ class RunRecord:
         self._describe = describe
         self._clock, self._now = clock, now
         self._has_begun = False
+        self._bits: dict[str, Any] = {}
         self._epoch_s = self._call_s = self._test_s = clock()
         self._first_s: float | None = None
         self._validation_s = self._train_s = 0.0
 
-    def begin(self) -> None:
-        """Another `fit` begins."""
+    def begin(self, bits: Mapping[str, Any] | None = None) -> None:
+        """Another `fit` begins.
+
+        Args:
+            bits: What its bits depend on here.
+        """
         self._has_begun, self._first_s = False, None
+        self._bits = {} if bits is None else {"bits": bits}
 
     def begin_epoch(self, epoch: int, step: int) -> None:
         """The first of a `fit` says where it begins: at step 0, or where it goes on."""
         if not self._has_begun:
             self._has_begun = True
             derived = "" if self._describe is None else self._describe()
-            line = {"kind": "start", "at": self._now(), "epoch": epoch, "step": step, **self._facts, "derived": derived}
-            self._write(line, anew=step == 0)
+            line = {"kind": "start", "at": self._now(), "epoch": epoch, "step": step, **self._facts, **self._bits}
+            self._write({**line, "derived": derived}, anew=step == 0)
         self._epoch_s = self._clock()
         self._validation_s = self._train_s = 0.0
 

@@ -19,6 +19,7 @@ from tfscale.gradients.updaters import innermost
 from tfscale.recovery.location import RemotePath, find_directory
 from tfscale.recovery.store import Store, StoreError, answer_within
 from tfscale.rederive.replica_scaling import current_rate
+from tfscale.replicas.deterministic import bits_of_run
 from tfscale.scaling import BatchPlan
 from tfscale.training.callbacks.run_record import RunRecord
 
@@ -102,7 +103,7 @@ class ScalingReport(keras.callbacks.Callback):
         self.rows = []
         self._is_first = True
         if self._record is not None:
-            self._record.begin()
+            self._record.begin(bits_of_run(self.model, self.model.distribute_strategy))
         if self._directory is not None:
             self._writer = tf.summary.create_file_writer(str(self._directory / "scaling"))
 

@@ -20,6 +20,7 @@ from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.logical_replicas import LogicalReplicas
 from tfscale.gradients.sending import Sending
 from tfscale.gradients.updaters import accumulates, held_optimizers, innermost
+from tfscale.replicas.deterministic import DETERMINISTIC, begin_deterministic
 from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, logical_counts
 from tfscale.replicas.uncaught import LOGICAL_RUN
 from tfscale.scaling import BatchPlan
@@ -134,7 +135,8 @@ class LogicalRun:
         options: By which it is: without `logical_replicas` there is one on each device, and no others.
 
     Raises:
-        BatchError: As `check_logical_replicas`.
+        BatchError: As `check_logical_replicas` and `begin_deterministic`.
+        DeviceError: As `begin_deterministic`.
     """
 
     def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, options: Options):
@@ -145,6 +147,11 @@ class LogicalRun:
         self.total = total
         self._batch_norm = options.batch_norm
         check_logical_replicas(total, num_replicas=self._num_replicas)
+        begin_deterministic(options.deterministic, logical_replicas=total)
+        if options.deterministic:
+            DETERMINISTIC.set(model, True)
+        else:
+            DETERMINISTIC.forget(model)
         if total is None:
             LOGICAL_REPLICAS.forget(model)
         else:
