@@ -41,6 +41,7 @@ def test_help_has_an_example_that_is_one(name, capsys):
     shown = capsys.readouterr().out
     assert f"example:\n  {COMMANDS[name].example}\n" in shown
     assert f"  2  {REFUSED}" in shown
+    assert "\n  --json  " in shown
 
 
 def test_document_has_the_same_exit_statuses():

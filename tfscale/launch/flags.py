@@ -50,6 +50,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-dir", type=Path, metavar="DIR", help="keep each worker's output in DIR/worker-RANK.log")
     parser.add_argument("--dry-run", action="store_true", help="print each worker's command, and start nothing")
     parser.add_argument(
+        "--json", action="store_true", help="print JSON of how it ended; the workers' lines go to standard error"
+    )
+    parser.add_argument(
         "--isolate-network", action="store_true", help="a network of their own for workers on this machine (Linux)"
     )
     parser.add_argument(
