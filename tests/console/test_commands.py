@@ -75,10 +75,17 @@ def test_table_and_bar_hold_what_the_text_holds():
 
 def test_lines_without_a_terminal():
     shown, now_s = io.StringIO(), [0.0]
-    with Progress(stream=shown, environ={}, clock=lambda: now_s[0]) as progress:
+    with Progress(stream=shown, environ={}, clock=lambda: now_s[0], of=" of this round") as progress:
+        progress.tell("before")
         now_s[0] = 4.0
         progress.end("one", 3)
-    assert shown.getvalue() == "one; 3 left of this round, about 12 s\n"
+    assert shown.getvalue() == "before\none; 3 left of this round, about 12 s\n"
+    shown.truncate(0)
+    with Progress(2, stream=shown, environ={}, clock=lambda: now_s[0]) as progress:
+        progress.begin("1 replica")
+        now_s[0] = 9.0
+        progress.begin("2 replicas")
+    assert shown.getvalue().lstrip("\0") == "running 1 replica\nrunning 2 replicas; about 5 s left\n"
 
 
 @pytest.mark.parametrize(

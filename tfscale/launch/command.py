@@ -69,10 +69,10 @@ def run(args: argparse.Namespace) -> int:
         environ[SECRET] = make_secret()
     # Standard output is for the facts alone, then.
     stream = sys.stderr if args.json else None
-    job = run_until_done(make_workers, environ, args.max_restarts, args.log_dir, stream)
+    done = run_until_done(make_workers, environ, args.max_restarts, args.log_dir, stream)
     if args.json:
-        _print(job_in_json(job))
-    return job.status
+        _print(job_in_json(done))
+    return done.status
 
 
 def _manifest(args: argparse.Namespace) -> str:
