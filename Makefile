@@ -33,7 +33,7 @@ help:
 	@echo "make test-contract  every case of the contract on three replicas, every row on one, two and two workers"
 	@echo "make test-engines  installs Slurm, Open MPI, MPICH and Ray (as root), and trains on each: two nodes in namespaces"
 	@echo "make test-gpu  installs the GPU build; the contract on every visible GPU: NCCL, half precision, XLA, packs"
-	@echo "make bench-gpu  ResNet-50 and a GPT on every visible GPU, beside plain Keras and tf.distribute: a table and JSON"
+	@echo "make bench-gpu  ResNet-50 and a GPT on every visible GPU, beside plain Keras, tf.distribute and PyTorch: a table and JSON"
 	@echo "make test-release  the wheel in empty environments with the oldest and the newest pair, and README's example there"
 	@echo "make lint    style, format and types"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
