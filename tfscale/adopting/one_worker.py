@@ -17,7 +17,7 @@ _DEPTH = 5
 
 
 def branches_of_one_worker(script: Script) -> list[ast.If]:
-    """Returns each `if` that asks which worker this is, the outermost of several.
+    r"""Returns each `if` that asks which worker this is, the outermost of several.
 
     Args:
         script: The script.
