@@ -23,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-gpu bench-meeting bench-study study-demo docs pictures contract programs canary soak clean
+.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-gpu bench-meeting bench-study study-demo docs look pictures contract programs programs-init canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -49,7 +49,9 @@ help:
 	@echo "make study-demo  up to which batch do digits pay? 7 batches, 8 rates each: a picture and a page in demo_output/study"
 	@echo "make contract  the tables of docs/contract.md: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
-	@echo "make docs    the site of the documentation, in build/site; warnings are errors"
+	@echo "make docs    the site of the documentation, in build/site; warnings are errors, links are followed, snippets run"
+	@echo "make look    every page of it in Chromium: wide and narrow, light and dark"
+	@echo "make programs-init  the corpus again, with the lines that tfscale init adds"
 	@echo "make pictures  draws the pictures of the documentation"
 	@echo "make canary  the oldest and newest Keras and TensorFlow, each in an environment of its own: their code, 20 rows"
 	@echo "make soak    30 minutes of jobs to which faults come: killed, stopped, cut off, damaged, visited; what was lost"
@@ -143,8 +145,17 @@ contract: $(VENV)/.test
 programs: $(VENV)/.test
 	$(BIN)/python -m tests.programs --write docs/programs.md
 
-docs: $(VENV)/.docs
+programs-init: $(VENV)/.test
+	$(BIN)/python -m tests.programs --init --replicas 3
+
+# Warnings are errors, links are followed, and every snippet is run.
+docs: $(VENV)/.docs $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python docs/check_site.py build/site
+	$(PYTEST) tests/test_docs.py tests/test_docstrings.py
+
+look: docs
+	$(BIN)/python docs/look.py build/site build/looks
 
 pictures: $(VENV)/.docs
 	$(BIN)/python docs/pictures/draw.py
