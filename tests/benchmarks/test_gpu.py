@@ -20,7 +20,11 @@ from tfscale.launch.nvml import Driver, Gpu
 _TIMEOUT_S = 600.0
 ROW = Row("gpt", CONTENDERS[0], 2, 1000, 1e9, (0.1, 0.2, 0.4), 3.0, 2**30, 2.0)
 FACTS = {
-    "date": "today", "versions": {"keras": "3"}, "policy": "mixed_bfloat16", "driver": "550", "num_devices": 2,
+    "date": "today",
+    "versions": {"keras": "3"},
+    "policy": "mixed_bfloat16",
+    "driver": "550",
+    "num_devices": 2,
     "left_out": {},
 }
 HAS_TORCH = importlib.util.find_spec("torch") is not None

@@ -2,8 +2,11 @@
 
 import argparse
 import io
+import os
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -61,6 +64,29 @@ def test_rich_is_for_terminals_that_want_it():
         assert not is_rich(Terminal(), {name: "1"})
     assert not is_rich(Terminal(), {"TERM": "dumb"})
     assert not is_rich(io.StringIO(), {})
+
+
+def test_without_rich_a_terminal_gets_the_text(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    shown = Terminal()
+    assert not is_rich(shown, {})
+    with Progress(stream=shown, environ={}) as progress:
+        progress.begin("2 replicas")
+    assert shown.getvalue() == "running 2 replicas\n"
+
+
+def test_shells_are_told_commands_and_flags(tmp_path):
+    def complete(line):
+        told = tmp_path / "told"
+        env = {**os.environ, "_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
+        env |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(told), "_ARGCOMPLETE_IFS": "\n"}
+        command = [sys.executable, "-m", "tfscale", *line.split()[1:]]
+        subprocess.run(command, env=env, cwd=ROOT, capture_output=True, timeout=60, check=True)
+        return {each.strip() for each in told.read_text().split("\n")}
+
+    assert complete("tfscale ") >= set(COMMANDS)
+    assert complete("tfscale ver") == {"verify"}
+    assert complete("tfscale launch --max") == {"--max-restarts"}
 
 
 def test_table_and_bar_hold_what_the_text_holds():

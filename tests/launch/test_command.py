@@ -416,3 +416,28 @@ def test_json_is_for_who_starts_the_workers(launcher):
     assert "Received: --json. Leave them out to join" in err
     status, out, _ = launcher.run("", "--json", "--dry-run", env={"TF_CONFIG": TF_CONFIG})
     assert (status, [worker["rank"] for worker in json.loads(out)["workers"]]) == (0, [1])
+
+
+def test_flags_behind_the_script_that_were_meant_for_the_launcher(launcher):
+    # One worker in place of two would train without a word.
+    status, out, err = launcher.run("print(len(workers) if 'TF_CONFIG' in os.environ else 1)", args=["--workers", "2"])
+    assert (status, out) == (0, "[0] 1\n")
+    assert err == (
+        "tfscale launch: --workers behind the script is the script's own; what is for the launcher stands before "
+        "it: tfscale launch --workers 2 ... SCRIPT\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "args"),
+    [
+        # Said before the script as well: it is the script's.
+        (["--workers", "1"], ["--workers", "2"]),
+        ([], ["--epochs", "2"]),
+        ([], ["workers"]),
+        # `--name` is for a manifest alone, and `--json` is what scripts have.
+        ([], ["--name", "a", "--json"]),
+    ],
+)
+def test_flags_behind_the_script_that_are_its_own(launcher, flags, args):
+    assert launcher.run("", *flags, args=args) == (0, "", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from tfscale.cluster.tf_config import EvaluatorError
 from tfscale.cluster.variables import ALONE
 from tfscale.errors import LaunchError
 from tfscale.launch.facts import job_in_json, manifest_in_json, plan_in_json
+from tfscale.launch.flags import meant_for_the_launcher
 from tfscale.launch.gpus import find_gpus
 from tfscale.launch.isolation import isolate_network
 from tfscale.launch.join import check_flags, find_job
@@ -57,6 +59,11 @@ def run(args: argparse.Namespace) -> int:
         check_flags(args, job)
         return _join(args, environ, job)
     make_workers = _local_workers(args, environ) if args.hosts is None else _workers_of_hosts(args, environ)
+    if words := meant_for_the_launcher(args):
+        sys.stderr.write(
+            f"tfscale launch: {words[0].partition('=')[0]} behind the script is the script's own; what is for the "
+            f"launcher stands before it: tfscale launch {shlex.join(words)} ... SCRIPT\n"
+        )
     # It was for this launcher: the workers are several.
     environ.pop(ALONE, None)
     if args.dry_run:
