@@ -37,6 +37,7 @@ def problems(site):
     Args:
         site: Path of the folder.
     """
+    site = site.resolve()
     pages = {path: _read(path) for path in sorted(site.rglob("*.html"))}
     found = [] if pages else [f"{site}: there is no page"]
     for path, page in pages.items():
@@ -67,9 +68,9 @@ def _followed(site, path, target, pages):
     led = (path.parent / name).resolve() if name else path
     if led.is_dir():
         led = led / "index.html"
-    if not led.is_file() or not led.is_relative_to(site.resolve()):
+    if not led.is_file() or not led.is_relative_to(site):
         return [f"leads nowhere: {target}"]
-    page = pages.get(site / led.relative_to(site.resolve()) if name else led)
+    page = pages.get(site / led.relative_to(site) if name else led)
     place = urllib.parse.unquote(parts.fragment)
     # A page's beginning has a name of its own, which only its script knows.
     if place and page is not None and place not in page.places and place != "__codelineno":

@@ -1,6 +1,7 @@
 """The checks of the built site find what is wrong with one; `make docs` runs them on ours."""
 
 import runpy
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,13 @@ def made(tmp_path, body, other="<h1 id='b'>B</h1>"):
 )
 def test_what_is_whole(tmp_path, body):
     assert made(tmp_path, body) == []
+
+
+def test_a_site_below_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert made(Path("."), "<a href='#a'>a</a><a href='more/other.html#b'>b</a><a href='#c'>c</a>") == [
+        "index.html: there is no such place: #c"
+    ]
 
 
 @pytest.mark.parametrize(
