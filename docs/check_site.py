@@ -72,8 +72,7 @@ def _followed(site, path, target, pages):
         return [f"leads nowhere: {target}"]
     page = pages.get(site / led.relative_to(site) if name else led)
     place = urllib.parse.unquote(parts.fragment)
-    # A page's beginning has a name of its own, which only its script knows.
-    if place and page is not None and place not in page.places and place != "__codelineno":
+    if place and page is not None and place not in page.places:
         return [f"there is no such place: {target}"]
     return []
 
