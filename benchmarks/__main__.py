@@ -7,7 +7,6 @@ import datetime
 import importlib.metadata
 import importlib.util
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from benchmarks.contenders import GROUPS, MODELS, OPTIMIZER, SMALL_MODEL, Heat, 
 from benchmarks.environments import make_tf_keras_environment, python_of
 from benchmarks.heat import Row, run_heat
 from benchmarks.processes import ContenderError, Measurement
+from tfscale.console.screen import Progress
 
 _TIMEOUT_S = 120.0
 
@@ -24,32 +24,33 @@ _TIMEOUT_S = 120.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status."""
     options = _parse(arguments)
-    start_s = time.monotonic()
     rows: list[Row] = []
     measured: list[tuple[str, dict[str, list[Measurement]]]] = []
     failures = []
-    for heat, model in _plan(options):
-        name = f"({heat.group}) {heat.title}, {model}"
-        _tell(f"[{time.monotonic() - start_s:4.0f} s] {name}")
-        try:
-            new_rows, blocks = run_heat(
-                heat,
-                model,
-                num_rounds=options.rounds,
-                block_s=options.block_seconds,
-                timeout_s=_TIMEOUT_S,
-                python_of=python_of,
-            )
-        except ContenderError as error:
-            failures.append(f"{name}: {error}")
-            _tell(failures[-1])
-            continue
-        rows += new_rows
-        measured.append((name, blocks))
-        # At once: a run that is interrupted keeps what it has.
-        table.append(new_rows, measured[-1:], _facts(options, measured), options.results)
-        for row in new_rows:
-            _tell(f"         {row.ratio:.3f} of {row.against}")
+    plan = _plan(options)
+    with Progress(len(plan)) as progress:
+        for heat, model in plan:
+            name = f"({heat.group}) {heat.title}, {model}"
+            progress.begin(name)
+            try:
+                new_rows, blocks = run_heat(
+                    heat,
+                    model,
+                    num_rounds=options.rounds,
+                    block_s=options.block_seconds,
+                    timeout_s=_TIMEOUT_S,
+                    python_of=python_of,
+                )
+            except ContenderError as error:
+                failures.append(f"{name}: {error}")
+                progress.tell(failures[-1])
+                continue
+            rows += new_rows
+            measured.append((name, blocks))
+            # At once: a run that is interrupted keeps what it has.
+            table.append(new_rows, measured[-1:], _facts(options, measured), options.results)
+            for row in new_rows:
+                progress.tell(f"         {row.ratio:.3f} of {row.against}")
     print(table.render(rows, _facts(options, measured)))
     return int(bool(failures) or any(row.passed is False for row in rows))
 

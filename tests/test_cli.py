@@ -108,3 +108,17 @@ def test_module_is_the_command():
     command = [sys.executable, "-m", "tfscale", "--version"]
     output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert output.startswith("tfscale ")
+
+
+@pytest.mark.parametrize(("given", "meant"), [("lanch", "launch"), ("verfy", "verify"), ("reports", "report")])
+def test_a_command_that_is_nearly_one(given, meant, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([given])
+    assert f"invalid choice: '{given}'" in (said := capsys.readouterr().err)
+    assert said.rstrip().endswith(f"Did you mean {meant}?")
+
+
+def test_a_command_that_is_like_none(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["frobnicate"])
+    assert "Did you mean" not in capsys.readouterr().err

@@ -5,9 +5,11 @@ the worker that failed. `tfscale.console.commands` has the whole table.
 """
 
 import argparse
+import difflib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -72,7 +74,10 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Ends the process."""
-        super().error(in_short(message))
+        # Python 3.14 does it by itself; here for subcommands alone.
+        given = re.match(r"argument COMMAND: invalid choice: '(\w+)'", message)
+        near = difflib.get_close_matches(given[1], COMMANDS, 1) if given else []
+        super().error(in_short(f"{message}. Did you mean {near[0]}?" if near else message))
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Trains ResNet-50 and a GPT of 100 million parameters on every visible GPU, beside plain Keras and tf.distribute.
+"""Trains ResNet-50 and a GPT of 100 million parameters on every visible GPU, beside Keras, tf.distribute and PyTorch.
 
 Prints one table and writes JSON. Without a GPU it says so, and measures nothing.
 """
@@ -18,8 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.plan import CONTENDERS, MODELS, POLICIES, Row, find_peak, render
+from benchmarks.environments import python_with_torch
+from benchmarks.gpu.plan import CONTENDERS, MODELS, POLICIES, TORCH, Row, find_peak, render
 from benchmarks.processes import ContenderError, Worker, plain_environment
+from tfscale.console.screen import Progress
 from tfscale.launch.gpus import VISIBLE, find_gpus
 from tfscale.launch.nvml import Driver, ask_driver, list_gpus
 
@@ -40,12 +42,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "policy": options.policy or POLICIES[options.size],
         "size": options.size,
         "versions": {},
+        "left_out": {},
     }
+    pythons = dict.fromkeys(CONTENDERS, Path(sys.executable))
+    torch, obstacle = (options.torch_python, "") if options.torch_python else python_with_torch(has_gpus=bool(gpus))
+    if torch is None:
+        facts["left_out"][TORCH] = obstacle
+        del pythons[TORCH]
+    else:
+        pythons[TORCH] = torch
     rows: list[Row] = []
     for model in [options.model] if options.model else MODELS:
-        found, versions = measure(model, facts["policy"], bool(gpus), options)
-        rows += found
-        facts["versions"] |= versions
+        rows += measure(model, facts, pythons, bool(gpus), options)
     peak = find_peak(facts["device"], facts["policy"])
     record = {
         **facts,
@@ -66,6 +74,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", choices=tuple(POLICIES), default="full")
     parser.add_argument("--policy", choices=("float32", "mixed_float16", "mixed_bfloat16"), help="precision")
     parser.add_argument("--model", choices=MODELS, help="one model")
+    parser.add_argument("--torch-python", type=Path, metavar="PYTHON", help="an interpreter that has PyTorch")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each contender")
     parser.add_argument("--steps", type=int, default=20, help="steps of a turn")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for each answer of a contender")
@@ -84,8 +93,18 @@ def device_facts(driver: Driver, count: int) -> dict[str, Any]:
     return {"device": " and ".join(names), "driver": driver.version or "none", "num_devices": count}
 
 
-def measure(model: str, policy: str, on_gpus: bool, options: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:
-    """Measures one model: a process for each contender, which take turns, every other round in reverse order."""
+def measure(
+    model: str, facts: dict[str, Any], pythons: dict[str, Path], on_gpus: bool, options: argparse.Namespace
+) -> list[Row]:
+    """Measures one model: a process for each contender, which take turns, every other round in reverse order.
+
+    Args:
+        model: Which of `MODELS`.
+        facts: Get the versions; and PyTorch, where it does not start, among what is left out.
+        pythons: The interpreter of each contender.
+        on_gpus: Whether on GPUs.
+        options: Of the command line.
+    """
     environment = plain_environment()
     if on_gpus:
         # All contenders are there at a time: none may take the whole memory of a GPU.
@@ -93,32 +112,48 @@ def measure(model: str, policy: str, on_gpus: bool, options: argparse.Namespace)
         environment.pop(VISIBLE)
         environment |= {name: os.environ[name] for name in (VISIBLE,) if name in os.environ}
     said: dict[str, dict[str, Any]] = {}
-    blocks: dict[str, list[dict[str, Any]]] = {contender: [] for contender in CONTENDERS}
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as processes:
         workers = {}
-        for index, contender in enumerate(CONTENDERS):
-            worker = Worker(Path(sys.executable), "benchmarks.gpu.child", environment, Path(directory, f"{index}.log"))
+        for index, (contender, python) in enumerate(pythons.items()):
+            module = "benchmarks.gpu.torch_child" if contender == TORCH else "benchmarks.gpu.child"
+            worker = Worker(python, module, environment, Path(directory, f"{index}.log"))
             processes.callback(worker.kill)
+            request = {"contender": contender, "model": model, "size": options.size, "policy": facts["policy"]}
+            try:
+                request |= {"num_cpus": 0 if on_gpus else options.cpus}
+                said[contender] = _ask(worker, request, options.timeout)
+            except ContenderError as error:
+                if contender != TORCH:
+                    raise
+                facts["left_out"][TORCH] = f"it did not start ({str(error).strip().splitlines()[-1]})"
+                continue
             workers[contender] = worker
-            request = {"contender": contender, "model": model, "size": options.size, "policy": policy}
-            said[contender] = _ask(worker, {**request, "num_cpus": 0 if on_gpus else options.cpus}, options.timeout)
-        for index in range(options.rounds):
-            for contender in CONTENDERS if index % 2 == 0 else reversed(CONTENDERS):
-                request = {"steps_per_epoch": options.steps, "epochs": _EPOCHS}
-                blocks[contender].append(_ask(workers[contender], request, options.timeout))
-    versions = said[CONTENDERS[0]]["versions"]
-    rows = [
+        blocks = _take_turns(workers, options)
+    for found in said.values():
+        facts["versions"] |= found.pop("versions")
+    # The model is the same.
+    of_model = {"model": model, "flops_per_item": said[CONTENDERS[0]]["flops_per_item"]}
+    return [
         Row(
-            model=model,
+            **{**said[contender], **of_model},
             contender=contender,
-            **{name: value for name, value in said[contender].items() if name != "versions"},
             step_s=tuple(block["seconds"] / options.steps / _EPOCHS for block in blocks[contender]),
             peak_bytes=blocks[contender][-1]["peak_bytes"],
             loss=blocks[contender][-1]["loss"],
         )
-        for contender in CONTENDERS
+        for contender in workers
     ]
-    return rows, versions
+
+
+def _take_turns(workers: dict[str, Worker], options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    blocks: dict[str, list[dict[str, Any]]] = {contender: [] for contender in workers}
+    with Progress(options.rounds * len(workers)) as progress:
+        for index in range(options.rounds):
+            for contender in workers if index % 2 == 0 else reversed(workers):
+                progress.begin(f"{contender}, round {index + 1}")
+                request = {"steps_per_epoch": options.steps, "epochs": _EPOCHS}
+                blocks[contender].append(_ask(workers[contender], request, options.timeout))
+    return blocks
 
 
 def _ask(worker: Worker, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:

@@ -44,8 +44,9 @@ GPTS = {"full": Gpt(12, 768, 12, 8192, 1024), "tiny": Gpt(1, 16, 2, 32, 8)}
 IMAGE_SIDES = {"full": 224, "tiny": 32}
 PER_REPLICA_BATCH = {("resnet50", "full"): 64, ("gpt", "full"): 8, ("resnet50", "tiny"): 2, ("gpt", "tiny"): 2}
 
-CONTENDERS = ("tfscale fit", "Keras fit, 1 device", "Keras fit, MirroredStrategy")
-_LEFT_OUT = "PyTorch DDP is left out: its loop for these models is not written."
+TORCH = "PyTorch DDP"
+CONTENDERS = ("tfscale fit", "Keras fit, 1 device", "Keras fit, MirroredStrategy", TORCH)
+"""The last one where PyTorch is to be had."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +144,7 @@ def render(rows: Sequence[Row], facts: dict[str, Any]) -> str:
             f"{facts['date']}: {facts['num_devices']} x {facts['device']}, driver {facts['driver']}; {versions}.",
             f"{facts['policy']}; items are images or tokens; peak of a device: {known}.",
             "step ms: median [least .. greatest] of the rounds, in which the contenders take turns.",
-            _LEFT_OUT,
+            *(f"{name} is left out: {why}." for name, why in facts["left_out"].items()),
             "",
             ruled(_HEADER, cells),
         ]

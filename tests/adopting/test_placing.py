@@ -165,3 +165,76 @@ def test_source_keeps_its_encoding(tmp_path):
     source.write(source.text)
     assert path.read_bytes() == "# coding: latin-1\nname = 'ü'\n".encode("latin-1")
     assert isinstance(source, Source)
+
+
+CHIEF = """import json, os
+import keras
+
+{rank}
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, y, batch_size=8)
+if {test}:
+    restored = keras.models.load_model("a.keras")
+    print(restored.{method}(x))
+model.fit(x, y, batch_size=8)
+"""
+BY_TF_CONFIG = 'is_first = json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0'
+
+
+@pytest.mark.parametrize(
+    ("rank", "test"),
+    [
+        (BY_TF_CONFIG, "is_first"),
+        (f"{BY_TF_CONFIG}\nshows = is_first and verbose", "shows"),
+        ('number = int(os.environ.get("SLURM_PROCID", 0))', "number == 0"),
+        ("import horovod.keras as hvd", "hvd.rank() == 0"),
+        ("from cluster import is_chief", "is_chief()"),
+        ("rank = int(arguments.rank)", "not rank"),
+        ("task_type, task_id = cluster.task_type, cluster.task_id", "_is_first(task_type, task_id)"),
+    ],
+)
+def test_what_one_worker_alone_makes_is_not_under_the_scope(tmp_path, rank, test):
+    # To make variables under the scope takes all workers.
+    found = adopted(tmp_path, CHIEF.format(rank=rank, test=test, method="predict"))
+    assert not found.not_placed
+    assert (
+        f'if {test}:\n    restored = keras.models.load_model("a.keras")\n    print(restored.predict(x))\n' in found.text
+    )
+    assert [each for each in found.remarks if "one worker" in each and "scope" in each]
+
+
+@pytest.mark.parametrize(
+    ("rank", "test"), [("rank = 4", "rank > 2"), ('kind = os.environ["KIND"]', "kind"), ("ranking = f(x)", "ranking")]
+)
+def test_what_is_no_rank_is_under_the_scope(tmp_path, rank, test):
+    found = adopted(tmp_path, CHIEF.format(rank=rank, test=test, method="predict"))
+    assert '    with dp.scope():\n        restored = keras.models.load_model("a.keras")\n' in found.text
+    assert not [each for each in found.remarks if "one worker" in each]
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch"])
+def test_what_one_worker_alone_trains_is_not_placed(tmp_path, method):
+    found = adopted(tmp_path, CHIEF.format(rank=BY_TF_CONFIG, test="is_first", method=method))
+    assert found.not_placed == [
+        f"line 10: `restored.{method}` on one worker alone; it takes all workers: take it out of the `if` of line 8"
+    ]
+
+
+def test_what_one_worker_alone_predicts_by_a_model_of_all_is_not_placed(tmp_path):
+    text = CHIEF.format(rank=BY_TF_CONFIG, test="is_first", method="predict").replace(
+        "restored.predict", "model.predict"
+    )
+    assert adopted(tmp_path, text).not_placed == [
+        "line 10: `model.predict` on one worker alone; it takes all workers: take it out of the `if` of line 8"
+    ]
+
+
+def test_what_one_worker_alone_makes_among_what_all_make_is_not_placed(tmp_path):
+    text = (
+        f"import json, os\nimport keras\n{BY_TF_CONFIG}\nfor _ in range(2):\n    model = keras.Model()\n"
+        "    if is_first:\n        other = keras.models.load_model('a')\nmodel.fit(x, y, batch_size=8)\n"
+    )
+    assert adopted(tmp_path, text).not_placed == [
+        "line 6: what one worker alone makes, among what all make; move that `if` below it"
+    ]

@@ -1,21 +1,34 @@
 """The benchmark on GPUs: its numbers by hand, and the whole of it on two logical CPUs."""
 
 import dataclasses
+import importlib.util
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from benchmarks import environments
 from benchmarks.gpu.__main__ import device_facts, main
-from benchmarks.gpu.plan import CONTENDERS, GPTS, MODELS, Gpt, Row, find_peak, render
+from benchmarks.gpu.plan import CONTENDERS, GPTS, MODELS, TORCH, Gpt, Row, find_peak, render
 from tests.processes import run_case
 from tests.repository import ROOT
 from tfscale.launch.nvml import Driver, Gpu
 
 _TIMEOUT_S = 600.0
 ROW = Row("gpt", CONTENDERS[0], 2, 1000, 1e9, (0.1, 0.2, 0.4), 3.0, 2**30, 2.0)
-FACTS = {"date": "today", "versions": {"keras": "3"}, "policy": "mixed_bfloat16", "driver": "550", "num_devices": 2}
+FACTS = {
+    "date": "today",
+    "versions": {"keras": "3"},
+    "policy": "mixed_bfloat16",
+    "driver": "550",
+    "num_devices": 2,
+    "left_out": {},
+}
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+NOT_HERE = "it is not installed here; `make bench-torch` installs its build for CPUs"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +68,9 @@ def test_rows_and_table():
     unknown = render([ROW], {**FACTS, "device": "NVIDIA Z1"})
     assert "not known for NVIDIA Z1 in mixed_bfloat16: no MFU" in unknown
     assert unknown.splitlines()[-1].endswith("  -")
+    assert "left out" not in unknown
+    without = render([ROW], {**FACTS, "device": "CPU", "left_out": {TORCH: "so it is"}})
+    assert f"{TORCH} is left out: so it is.\n" in without
 
 
 def test_devices_are_named_with_their_driver():
@@ -84,17 +100,68 @@ def test_operations_of_resnet50_are_those_of_its_paper():
     assert num_parameters == pytest.approx(GPTS["full"].num_parameters, rel=0.002)
 
 
-def test_the_whole_of_it_on_two_logical_cpus(tmp_path):
-    file = tmp_path / "gpu.json"
-    argv = ["--devices", "cpu", "--size", "tiny", "--rounds", "2", "--steps", "2", "--json", str(file)]
+def run_on_cpus(file, *more):
+    argv = ["--devices", "cpu", "--size", "tiny", "--rounds", "2", "--steps", "2", "--json", str(file), *more]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu", *argv], cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT_S
     )
     assert done.returncode == 0, done.stderr
-    assert "2 x CPU" in done.stdout
-    record = json.loads(file.read_text())
+    return done.stdout, json.loads(file.read_text())
+
+
+def test_pytorch_that_cannot_be_had_is_left_out_by_name(monkeypatch, tmp_path):
+    monkeypatch.setattr(environments, "TORCH_ENVIRONMENT", tmp_path / "environment")
+    monkeypatch.setattr(environments, "TORCH_PACKAGES", (str(tmp_path / "torch-2.13.0-py3-none-any.whl"),))
+    python, why = environments.python_with_torch(has_gpus=True)
+    assert python is None
+    assert why.startswith("it was not installed: ERROR: ")
+    assert "torch-2.13.0" in why
+    here = (Path(sys.executable), "") if HAS_TORCH else (None, NOT_HERE)
+    assert environments.python_with_torch(has_gpus=False) == here
+
+
+def test_an_environment_is_made_once(tmp_path):
+    # Pip itself is there already: nothing is fetched.
+    assert environments.make_environment(tmp_path / "e", ["pip"], _TIMEOUT_S) is None
+    made_ns = (tmp_path / "e" / "pyvenv.cfg").stat().st_mtime_ns
+    assert environments.make_environment(tmp_path / "e", ["pip"], _TIMEOUT_S) is None
+    assert (tmp_path / "e" / "pyvenv.cfg").stat().st_mtime_ns == made_ns
+
+
+def test_pytorch_that_does_not_start_is_left_out_and_the_others_are_measured(tmp_path):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    shown, record = run_on_cpus(tmp_path / "gpu.json", "--model", "gpt", "--torch-python", str(broken))
+    assert f"{TORCH} is left out: it did not start (ended with status 3.)." in shown
+    assert [row["contender"] for row in record["rows"]] == list(CONTENDERS[:-1])
+
+
+def count_in_keras(model, size):
+    from benchmarks.gpu import models
+
+    return sum(weight.numpy().size for weight in models.build(model, size).trainable_weights)
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed: `make bench-torch`")
+@pytest.mark.parametrize("size", ["full", "tiny"])
+@pytest.mark.parametrize("model", MODELS)
+def test_pytorch_has_the_same_models(model, size):
+    from benchmarks.gpu import torch_models
+
+    ours = sum(each.numel() for each in torch_models.build(model, size).parameters())
+    assert ours == run_case("tests.benchmarks.test_gpu:count_in_keras", args=(model, size), timeout_s=_TIMEOUT_S)
+
+
+def test_the_whole_of_it_on_two_logical_cpus(tmp_path):
+    # `BENCHMARK_TORCH_PYTHON` names an interpreter that has PyTorch, where this one has not.
+    named = os.environ.get("BENCHMARK_TORCH_PYTHON")
+    shown, record = run_on_cpus(tmp_path / "gpu.json", *(["--torch-python", named] if named else []))
+    assert "2 x CPU" in shown
+    contenders = CONTENDERS if HAS_TORCH or named else CONTENDERS[:-1]
+    assert (TORCH in record["left_out"]) == (TORCH not in contenders)
     found = {(row["model"], row["contender"]): row for row in record["rows"]}
-    assert found.keys() == {(model, contender) for model in MODELS for contender in CONTENDERS}
+    assert found.keys() == {(model, contender) for model in MODELS for contender in contenders}
     for (_, contender), row in found.items():
         assert row["num_replicas"] == (1 if contender == CONTENDERS[1] else 2)
         assert len(row["step_s"]) == 2

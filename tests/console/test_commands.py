@@ -2,8 +2,11 @@
 
 import argparse
 import io
+import os
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -41,6 +44,7 @@ def test_help_has_an_example_that_is_one(name, capsys):
     shown = capsys.readouterr().out
     assert f"example:\n  {COMMANDS[name].example}\n" in shown
     assert f"  2  {REFUSED}" in shown
+    assert "\n  --json  " in shown
 
 
 def test_document_has_the_same_exit_statuses():
@@ -62,6 +66,29 @@ def test_rich_is_for_terminals_that_want_it():
     assert not is_rich(io.StringIO(), {})
 
 
+def test_without_rich_a_terminal_gets_the_text(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    shown = Terminal()
+    assert not is_rich(shown, {})
+    with Progress(stream=shown, environ={}) as progress:
+        progress.begin("2 replicas")
+    assert shown.getvalue() == "running 2 replicas\n"
+
+
+def test_shells_are_told_commands_and_flags(tmp_path):
+    def complete(line):
+        told = tmp_path / "told"
+        env = {**os.environ, "_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
+        env |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(told), "_ARGCOMPLETE_IFS": "\n"}
+        command = [sys.executable, "-m", "tfscale", *line.split()[1:]]
+        subprocess.run(command, env=env, cwd=ROOT, capture_output=True, timeout=60, check=True)
+        return {each.strip() for each in told.read_text().split("\n")}
+
+    assert complete("tfscale ") >= set(COMMANDS)
+    assert complete("tfscale ver") == {"verify"}
+    assert complete("tfscale launch --max") == {"--max-restarts"}
+
+
 def test_table_and_bar_hold_what_the_text_holds():
     shown = Terminal()
     show_table("a [title]", ("run", "verdict"), [("2 [replicas]", "equal")], ["Equal."], stream=shown)
@@ -74,10 +101,17 @@ def test_table_and_bar_hold_what_the_text_holds():
 
 def test_lines_without_a_terminal():
     shown, now_s = io.StringIO(), [0.0]
-    with Progress(stream=shown, environ={}, clock=lambda: now_s[0]) as progress:
+    with Progress(stream=shown, environ={}, clock=lambda: now_s[0], of=" of this round") as progress:
+        progress.tell("before")
         now_s[0] = 4.0
         progress.end("one", 3)
-    assert shown.getvalue() == "one; 3 left of this round, about 12 s\n"
+    assert shown.getvalue() == "before\none; 3 left of this round, about 12 s\n"
+    shown.truncate(0)
+    with Progress(2, stream=shown, environ={}, clock=lambda: now_s[0]) as progress:
+        progress.begin("1 replica")
+        now_s[0] = 9.0
+        progress.begin("2 replicas")
+    assert shown.getvalue().lstrip("\0") == "running 1 replica\nrunning 2 replicas; about 5 s left\n"
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.gpu.logical import LOGICAL_MB
 from tests.training import contract_run
 from tests.training.contract import Case, fitting
 from tests.training.models import sgd
 from tfscale.replicas.communication import choose_communication
-
-_LOGICAL_MB = 2048
-"""Of each logical GPU."""
 
 
 def prepare_devices(num_logical: int) -> list[str]:
@@ -35,7 +33,7 @@ def prepare_devices(num_logical: int) -> list[str]:
     if not gpus:
         tfscale.simulate_replicas(num_logical)
     elif len(gpus) == 1 and num_logical > 1:
-        parts = [tf.config.LogicalDeviceConfiguration(memory_limit=_LOGICAL_MB) for _ in range(num_logical)]
+        parts = [tf.config.LogicalDeviceConfiguration(memory_limit=LOGICAL_MB) for _ in range(num_logical)]
         tf.config.set_logical_device_configuration(gpus[0], parts)
     else:
         for gpu in gpus:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.gpu.cases_gpu import CASES
+from tests.gpu.logical import count_logical
 from tests.processes import run_case
 from tests.training import contract_run
 from tests.training.contract_rows import shown_cases
@@ -14,7 +15,7 @@ from tfscale.launch.nvml import list_gpus
 
 GPUS = find_gpus(os.environ, list_gpus)
 # Parts of a machine's single GPU; with more GPUs each is one replica.
-NUM_LOGICAL = 2
+NUM_LOGICAL = count_logical(min((gpu.total_bytes or 0 for gpu in list_gpus()), default=0) or None) if GPUS else 2
 ON_GPUS = {VISIBLE: ",".join(GPUS), "TF_FORCE_GPU_ALLOW_GROWTH": "false" if len(GPUS) == 1 else "true"}
 NAMES = (
     *shown_cases(),
@@ -85,6 +86,13 @@ def test_one_trace_for_all_replicas_changes_rounding_alone():
 def test_deterministic_ops_give_the_same_bits():
     first, second = (on(ON_GPUS, "weights_after", NUM_LOGICAL, ONE_PACK, True, False) for _ in range(2))
     assert all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("gib", "count"), [(None, 2), (0, 2), (4, 2), (8, 3), (16, 7), (18, 8), (24, 8), (80, 8), (141, 8)]
+)
+def test_as_many_logical_gpus_as_fit(gib, count):
+    assert count_logical(None if gib is None else gib * 2**30) == count
 
 
 def test_cases_exist():

@@ -360,3 +360,84 @@ sys.exit(cli.main(["launch", "--isolate-network", sys.argv[0]]))
     ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
     assert re.search(r"Received: \[Errno 1\] Operation not permitted\. Leave the flag out", ended.stderr)
+
+
+def test_json_has_what_a_dry_run_tells(launcher):
+    status, out, err = launcher.run("started()", "--workers", "2", "--dry-run", "--json", args=["a b"])
+    assert (status, err) == (0, "")
+    workers = json.loads(out)["workers"]
+    assert [worker["rank"] for worker in workers] == [0, 1]
+    for worker in workers:
+        spec = resolve_cluster(worker["settings"])
+        assert (spec.rank, spec.workers[spec.rank]) == (worker["rank"], worker["address"])
+        assert worker["argv"][-1] == "a b"
+
+
+def test_json_alone_is_on_standard_output(launcher):
+    status, out, err = launcher.run("print('hello from', rank)", "--workers", "2", "--json")
+    facts = json.loads(out)
+    assert (status, facts["status"], facts["starts"], facts["failed"], facts["signal"]) == (0, 0, 1, None, None)
+    assert [worker["rank"] for worker in facts["workers"]] == [0, 1]
+    assert sorted(err.splitlines()) == ["[0] hello from 0", "[1] hello from 1"]
+
+
+def test_json_has_the_worker_that_failed(launcher):
+    code = "print('last words', rank)\nif rank == 1: sys.exit(7)\ntime.sleep(60)"
+    status, out, err = launcher.run(code, "--workers", "2", "--max-restarts", "1", "--json")
+    facts = json.loads(out)
+    assert (status, facts["status"], facts["starts"]) == (7, 7, 2)
+    failed = facts["failed"]
+    assert (failed["rank"], failed["status"], failed["last_lines"]) == (1, 7, ["last words 1"])
+    assert failed["address"] == facts["workers"][1]["address"]
+    # The same facts as in words.
+    assert "worker 1 (" in failed["told"]
+    assert failed["told"] in err
+
+
+def test_json_has_the_signal_that_ended_it(launcher):
+    process = launcher.start("started()\ntime.sleep(60)", "--workers", "2", "--json")
+    launcher.wait_for("started-*", 2)
+    process.terminate()
+    out, _ = process.communicate(timeout=60)
+    facts = json.loads(out)
+    assert (process.returncode, facts["status"], facts["signal"], facts["failed"]) == (143, 143, "SIGTERM", None)
+
+
+def test_json_of_a_manifest(launcher):
+    flags = ["--kubernetes", "--image", "i", "--workers", "2"]
+    _, text, _ = launcher.run("", *flags)
+    status, out, _ = launcher.run("", *flags, "--json")
+    assert (status, json.loads(out)) == (0, {"manifest": text})
+
+
+def test_json_is_for_who_starts_the_workers(launcher):
+    status, out, err = launcher.run("", "--json", env={"TF_CONFIG": TF_CONFIG})
+    assert (status, out) == (2, "")
+    assert "Received: --json. Leave them out to join" in err
+    status, out, _ = launcher.run("", "--json", "--dry-run", env={"TF_CONFIG": TF_CONFIG})
+    assert (status, [worker["rank"] for worker in json.loads(out)["workers"]]) == (0, [1])
+
+
+def test_flags_behind_the_script_that_were_meant_for_the_launcher(launcher):
+    # One worker in place of two would train without a word.
+    status, out, err = launcher.run("print(len(workers) if 'TF_CONFIG' in os.environ else 1)", args=["--workers", "2"])
+    assert (status, out) == (0, "[0] 1\n")
+    assert err == (
+        "tfscale launch: --workers behind the script is the script's own; what is for the launcher stands before "
+        "it: tfscale launch --workers 2 ... SCRIPT\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "args"),
+    [
+        # Said before the script as well: it is the script's.
+        (["--workers", "1"], ["--workers", "2"]),
+        ([], ["--epochs", "2"]),
+        ([], ["workers"]),
+        # `--name` is for a manifest alone, and `--json` is what scripts have.
+        ([], ["--name", "a", "--json"]),
+    ],
+)
+def test_flags_behind_the_script_that_are_its_own(launcher, flags, args):
+    assert launcher.run("", *flags, args=args) == (0, "", "")

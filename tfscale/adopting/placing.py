@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tfscale.adopting.batches import BatchSearch
+from tfscale.adopting.one_worker import branches_of_one_worker
 from tfscale.adopting.reading import PREPARED_FOR, Deeds, Script
 from tfscale.adopting.source import Edits, Source
 
@@ -97,6 +98,7 @@ class _Placing:
         self._done: set[int] = set()
         self._used: list[int] = []
         self._strategies = _strategies(script)
+        self._alone = branches_of_one_worker(script)
 
     def place(self, global_batch: int | None, simulate: int | None) -> Adoption:
         search = BatchSearch(self._script)
@@ -106,6 +108,7 @@ class _Placing:
             return self._result
         self._result.remarks += [remark] if remark else []
         self._prepare()
+        self._judge_one_worker()
         if not self._used:
             self._result.not_placed.append("`fit`, `train_on_batch` or a loop with `tf.GradientTape`: there is none")
         # Before what stands under the scope: lines that are added at one place stay in this order.
@@ -137,6 +140,23 @@ class _Placing:
                 self._used.append(node.lineno)
                 self._say(node.lineno, f"`{ast.unparse(receiver)[:60]}` is prepared for `{node.func.attr}`")
 
+    def _judge_one_worker(self) -> None:
+        """What one worker does alone must be nothing that all take part in: what a prepared model does is."""
+        nodes = [
+            node for node in ast.walk(self._script.tree) if isinstance(node, ast.Call) and self._script.trains(node)
+        ]
+        trained = [(node, node.func) for node in nodes if isinstance(node.func, ast.Attribute)]
+        prepared = {ast.unparse(method.value) for _, method in trained if method.attr in PREPARED_FOR}
+        for branch in self._alone:
+            inside = {id(node) for node in ast.walk(branch)}
+            for call, method in trained:
+                name = ast.unparse(method.value)
+                if id(call) in inside and (method.attr in PREPARED_FOR or name in prepared):
+                    self._fail(
+                        f"line {call.lineno}: `{name[:60]}.{method.attr}` on one worker alone; it takes all workers: "
+                        f"take it out of the `if` of line {branch.lineno}"
+                    )
+
     def _block(self, statements: Sequence[ast.stmt], *, is_step: bool = False) -> None:
         """Puts what makes models under the scope, and leaves outside what trains.
 
@@ -147,6 +167,13 @@ class _Placing:
         group: list[list[ast.stmt]] = []
         for unit in _units(statements):
             deeds = self._deeds(unit, is_step)
+            if any(statement in self._alone for statement in unit):
+                self._close(group, is_step)
+                group = []
+                if deeds.makes:
+                    line = unit[0].lineno
+                    self._result.remarks.append(f"line {line}: what one worker alone makes stays outside of the scope")
+                continue
             for statement in unit:
                 self._functions(statement)
             if deeds.trains:
@@ -205,6 +232,11 @@ class _Placing:
 
     def _wrap(self, first: ast.stmt, last: ast.stmt) -> None:
         start = _first_line(first)
+        for branch in self._alone:
+            if start <= branch.lineno <= (last.end_lineno or start) and self._deeds([branch], True).makes:
+                self._fail(
+                    f"line {branch.lineno}: what one worker alone makes, among what all make; move that `if` below it"
+                )
         self._edits.indent(start, last.end_lineno or start, first.col_offset, f"with {self._name}.scope():")
         where = f"lines {start} to {last.end_lineno}" if last.end_lineno != start else f"line {start}"
         self._result.placed.append(f"{where}: what makes models and optimizers is under the scope")

@@ -35,7 +35,7 @@ COMMANDS = {
         Command(
             "init",
             "show the lines that a plain Keras script needs, as a diff",
-            "tfscale init train.py --write",
+            "tfscale init train.py",
             {
                 0: "all lines have their place, or none is needed",
                 1: "a line has to be placed by hand; nothing was written",
@@ -93,7 +93,7 @@ COMMANDS = {
         Command(
             "doctor",
             "show what is here, what is wrong, and what to do about it",
-            "tfscale doctor --json",
+            "tfscale doctor",
             {0: "no errors; warnings are none", 1: "an error"},
         ),
     )

@@ -74,17 +74,18 @@ class Progress:
         stream: Where to; standard error by default.
         environ: See `is_rich`.
         clock: Seconds, from anywhere.
+        of: What pieces are left of, after a space; nothing is said by default.
 
     Example:
         >>> import io
         >>> from tfscale.console.screen import Progress
         >>> lines = io.StringIO()
-        >>> with Progress(2, stream=lines, environ={}) as progress:
+        >>> with Progress(2, stream=lines, environ={}, clock=lambda: 0.0) as progress:
         ...     progress.begin("1 replica")
         ...     progress.begin("2 replicas")
         >>> print(lines.getvalue(), end="")
         running 1 replica
-        running 2 replicas
+        running 2 replicas; about 0 s left
     """
 
     def __init__(
@@ -94,10 +95,12 @@ class Progress:
         stream: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        of: str = "",
     ):
         self._stream = stream or sys.stderr
         self._total = total
         self._clock = clock
+        self._of = of
         self._begun_s = clock()
         self._ended = -1
         self._bar: Any = None
@@ -131,19 +134,30 @@ class Progress:
         self._ended += 1
         if self._bar is not None:
             self._bar.update(self._task, description=f"running {what}", completed=self._ended)
+        elif self._total is not None and self._ended:
+            self._say(f"running {what}; about {self._left_s(self._total - self._ended):.0f} s left")
         else:
             self._say(f"running {what}")
 
     def end(self, what: str, left: int) -> None:
         """Says what came of a piece, and how many are left; for pieces that run side by side."""
         self._ended = max(self._ended, 0) + 1
-        left_s = (self._clock() - self._begun_s) / self._ended * left
+        if self._bar is not None:
+            self.tell(what)
+            total = self._ended + left
+            self._bar.update(self._task, description=f"{left} left{self._of}", completed=self._ended, total=total)
+        else:
+            self._say(f"{what}; {left} left{self._of}, about {self._left_s(left):.0f} s")
+
+    def tell(self, what: str) -> None:
+        """Says a line that has no part in the pace."""
         if self._bar is not None:
             self._bar.console.print(what, markup=False, highlight=False)
-            total = self._ended + left
-            self._bar.update(self._task, description=f"{left} left of this round", completed=self._ended, total=total)
         else:
-            self._say(f"{what}; {left} left of this round, about {left_s:.0f} s")
+            self._say(what)
+
+    def _left_s(self, left: int) -> float:
+        return (self._clock() - self._begun_s) / self._ended * left
 
     def _say(self, line: str) -> None:
         print(line, file=self._stream, flush=True)

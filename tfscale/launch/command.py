@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tfscale.cluster import ClusterSpec
@@ -18,6 +19,8 @@ from tfscale.cluster.shown import quoted
 from tfscale.cluster.tf_config import EvaluatorError
 from tfscale.cluster.variables import ALONE
 from tfscale.errors import LaunchError
+from tfscale.launch.facts import job_in_json, manifest_in_json, plan_in_json
+from tfscale.launch.flags import meant_for_the_launcher
 from tfscale.launch.gpus import find_gpus
 from tfscale.launch.isolation import isolate_network
 from tfscale.launch.join import check_flags, find_job
@@ -41,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         LaunchError: The workers cannot be started as asked.
     """
     if args.kubernetes or args.jobset:
-        _print(_manifest(args))
+        _print(manifest_in_json(_manifest(args)) if args.json else _manifest(args))
         return 0
     _refuse_manifest_flags(args)
     _check_script(args.script, is_module=args.module)
@@ -56,18 +59,27 @@ def run(args: argparse.Namespace) -> int:
         check_flags(args, job)
         return _join(args, environ, job)
     make_workers = _local_workers(args, environ) if args.hosts is None else _workers_of_hosts(args, environ)
+    if words := meant_for_the_launcher(args):
+        sys.stderr.write(
+            f"tfscale launch: {words[0].partition('=')[0]} behind the script is the script's own; what is for the "
+            f"launcher stands before it: tfscale launch {shlex.join(words)} ... SCRIPT\n"
+        )
     # It was for this launcher: the workers are several.
     environ.pop(ALONE, None)
     if args.dry_run:
-        for worker in make_workers():
-            _print(describe(worker))
+        _show_plan(make_workers(), as_json=args.json)
         return 0
     if args.isolate_network:
         isolate_network()
     if args.hosts is None and SECRET not in environ:
         # Not among the settings of a worker, which a dry run prints.
         environ[SECRET] = make_secret()
-    return run_until_done(make_workers, environ, args.max_restarts, args.log_dir)
+    # Standard output is for the facts alone, then.
+    stream = sys.stderr if args.json else None
+    done = run_until_done(make_workers, environ, args.max_restarts, args.log_dir, stream)
+    if args.json:
+        _print(job_in_json(done))
+    return done.status
 
 
 def _manifest(args: argparse.Namespace) -> str:
@@ -107,7 +119,7 @@ def _refuse_manifest_flags(args: argparse.Namespace) -> None:
 def _join(args: argparse.Namespace, environ: Mapping[str, str], job: ClusterSpec) -> int:
     worker = Worker(job, _argv(args), {"TF_CONFIG": job.to_tf_config()}, cores=None)
     if args.dry_run:
-        _print(describe(worker))
+        _show_plan([worker], as_json=args.json)
     else:
         sys.stderr.write(f"tfscale launch: joins as worker {job.rank} of {job.num_workers} (from {job.source}).\n")
         sys.stderr.flush()
@@ -182,6 +194,10 @@ def _finds_module(name: str) -> bool:
     # `python -m` looks in the working directory first, the launcher itself does not.
     here = [Path(package, "__init__.py"), Path(f"{package}.py"), Path(package)]
     return package.isidentifier() and (any(map(Path.exists, here)) or importlib.util.find_spec(package) is not None)
+
+
+def _show_plan(workers: Sequence[Worker], *, as_json: bool) -> None:
+    _print(plan_in_json(workers) if as_json else "".join(map(describe, workers)))
 
 
 def _print(text: str) -> None:

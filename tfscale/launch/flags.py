@@ -16,6 +16,8 @@ EPILOG = (
     "this machine get a secret of their own for their meeting; with --hosts, set TFSCALE_SECRET alike on every host."
 )
 
+_OFTEN_MEANT = ("--workers", "--hosts", "--replicas-per-worker", "--cores-per-worker", "--max-restarts")
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of the subcommand to its parser."""
@@ -50,6 +52,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-dir", type=Path, metavar="DIR", help="keep each worker's output in DIR/worker-RANK.log")
     parser.add_argument("--dry-run", action="store_true", help="print each worker's command, and start nothing")
     parser.add_argument(
+        "--json", action="store_true", help="print JSON of how it ended; the workers' lines go to standard error"
+    )
+    parser.add_argument(
         "--isolate-network", action="store_true", help="a network of their own for workers on this machine (Linux)"
     )
     parser.add_argument(
@@ -58,6 +63,29 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_manifest_flags(parser)
     parser.add_argument("script", metavar="SCRIPT", help="the Python script that every worker runs")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script gets")
+
+
+def meant_for_the_launcher(args: argparse.Namespace) -> list[str]:
+    """Returns the words behind the script that name a flag of the launcher's, with its value, which was not given.
+
+    They are the script's, which may have such a flag; more often two workers are wanted, and one trains.
+
+    Example:
+        >>> import argparse
+        >>> from tfscale.launch.flags import add_flags, meant_for_the_launcher
+        >>> parser = argparse.ArgumentParser()
+        >>> add_flags(parser)
+        >>> meant_for_the_launcher(parser.parse_args(["train.py", "--epochs", "9", "--workers", "2"]))
+        ['--workers', '2']
+        >>> meant_for_the_launcher(parser.parse_args(["--workers", "3", "train.py", "--workers", "2"]))
+        []
+    """
+    words: list[str] = []
+    for index, word in enumerate(args.arguments):
+        name, sign, _ = word.partition("=")
+        if name in _OFTEN_MEANT and not getattr(args, name.removeprefix("--").replace("-", "_")):
+            words += args.arguments[index : index + (1 if sign else 2)]
+    return words
 
 
 def add_manifest_flags(parser: argparse.ArgumentParser) -> None:

@@ -54,6 +54,9 @@ def check_flags(args: argparse.Namespace, spec: ClusterSpec) -> None:
         LaunchError: One is given, or the number of workers is not the job's.
     """
     given = [name for name, default in _OF_STARTING.items() if getattr(args, name) != default]
+    if args.json and not args.dry_run:
+        # The script takes this process's place: nobody is left to tell how it ended.
+        given.append("json")
     if args.workers not in (None, spec.num_workers):
         given.insert(0, "workers")
     if given:

@@ -4,7 +4,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from tfscale.launch.group import Ending, run_group
 from tfscale.launch.guard import Guard
@@ -16,12 +18,33 @@ from tfscale.launch.worker_plan import Worker
 _NUM_SHOWN_LINES = 20
 
 
+@dataclass(frozen=True)
+class Job:
+    """How a job ended.
+
+    Args:
+        status: The exit status of the launcher: 0, that of the first worker that failed, or 128 + the signal that
+            ended it.
+        starts: How often the workers were started.
+        workers: Those of the last start.
+        ending: How that one ended.
+        told: What was said of its failure; empty where there was none.
+    """
+
+    status: int
+    starts: int
+    workers: tuple[Worker, ...]
+    ending: Ending
+    told: str = ""
+
+
 def run_until_done(
     make_workers: Callable[[], Sequence[Worker]],
     environ: Mapping[str, str],
     max_restarts: int,
     log_dir: Path | None,
-) -> int:
+    stream: TextIO | None = None,
+) -> Job:
     """Runs the workers, and all of them again when one fails.
 
     Args:
@@ -29,33 +52,34 @@ def run_until_done(
         environ: The environment that they inherit.
         max_restarts: Restarts before it gives up.
         log_dir: Where each worker's output is kept; None keeps none.
-
-    Returns:
-        The exit status of the launcher: 0, that of the first worker that failed, or 128 + the signal that ended it.
+        stream: Where the workers' lines are shown; standard output by default.
 
     Raises:
         LaunchError: The directory cannot be written.
     """
     guard = Guard()
+    workers: Sequence[Worker] = ()
+    restarts = 0
     try:
         with received_signals() as signals:
             for restarts in range(max_restarts + 1):
                 workers, kills = make_workers(), count_kills()
-                screen = _make_screen(workers)
+                screen = _make_screen(workers, sys.stdout if stream is None else stream)
                 ending = run_group(
                     workers, environ, signals, guard, _relays(screen, log_dir, is_first_attempt=restarts == 0)
                 )
                 if ending.received is not None:
                     screen.say(f"stopped by {signal.Signals(ending.received).name}; no worker is left.")
-                    return 128 + ending.received
+                    return Job(128 + ending.received, restarts + 1, tuple(workers), ending)
                 if ending.failed is None:
-                    return 0
-                screen.say(_describe_failure(ending, count_kills() - kills))
+                    return Job(0, restarts + 1, tuple(workers), ending)
+                told = _describe_failure(ending, count_kills() - kills)
+                screen.say(told)
                 if restarts < max_restarts:
                     screen.say(f"restart {restarts + 1} of {max_restarts}.")
-        return exit_status(ending.status)
+        return Job(exit_status(ending.status), restarts + 1, tuple(workers), ending, told)
     except BrokenPipeError:
-        return 128 + signal.SIGPIPE
+        return Job(128 + signal.SIGPIPE, restarts + 1, tuple(workers), Ending(received=signal.SIGPIPE))
     finally:
         guard.close()
 
@@ -87,9 +111,9 @@ def _name_signal(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else str(number)
 
 
-def _make_screen(workers: Sequence[Worker]) -> Screen:
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return Screen(len(str(workers[0].spec.num_workers - 1)), colour)
+def _make_screen(workers: Sequence[Worker], stream: TextIO) -> Screen:
+    colour = stream.isatty() and "NO_COLOR" not in os.environ
+    return Screen(len(str(workers[0].spec.num_workers - 1)), colour, stream)
 
 
 def _relays(screen: Screen, log_dir: Path | None, *, is_first_attempt: bool) -> Callable[[Worker], Relay]:

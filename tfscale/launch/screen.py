@@ -4,7 +4,7 @@ import os
 import sys
 from collections import deque
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from tfscale.errors import LaunchError
 
@@ -19,11 +19,13 @@ class Screen:
     Args:
         width: Digits of the largest rank.
         colour: Whether each rank has its colour.
+        stream: Where the workers' lines go instead.
     """
 
-    def __init__(self, width: int, colour: bool) -> None:
+    def __init__(self, width: int, colour: bool, stream: TextIO | None = None) -> None:
         self._width = width
         self._colour = colour
+        self._stream = sys.stdout if stream is None else stream
 
     def write_lines(self, rank: int, lines: list[bytes]) -> None:
         """Writes whole lines of a worker, each after its rank."""
@@ -31,11 +33,11 @@ class Screen:
         if self._colour:
             prefix = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{prefix}\x1b[0m"
         try:
-            sys.stdout.buffer.write(b"".join(prefix.encode() + line + b"\n" for line in lines))
-            sys.stdout.buffer.flush()
+            self._stream.buffer.write(b"".join(prefix.encode() + line + b"\n" for line in lines))
+            self._stream.buffer.flush()
         except BrokenPipeError:
             # Who read it is gone, as in `| head`. What is still to come, at the latest when Python exits, goes nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             raise
 
     def say(self, text: str) -> None:

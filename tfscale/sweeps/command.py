@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import io
+import json
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from tfscale.console.screen import Progress
 from tfscale.errors import StudyError
 from tfscale.parity.target import find_target
 from tfscale.scaling.cautions import find_cautions
-from tfscale.scaling.derivation import TunedRun, derive_ways
+from tfscale.scaling.derivation import TunedRun, Way, derive_ways
 from tfscale.scaling.optimizer_table import OPTIMIZERS
-from tfscale.scaling.plan_report import describe_plan
+from tfscale.scaling.plan_report import describe_plan, plan_to_json
 from tfscale.scaling.recipe import Recipe
-from tfscale.sweeps.outcome import ENDED, Outcome, best_of
+from tfscale.sweeps.outcome import ENDED, STATES, Outcome, best_of, outcome_path
 from tfscale.sweeps.running import Plan, run_sweep
 from tfscale.sweeps.space import read_space
 
@@ -25,6 +28,8 @@ from tfscale.sweeps.space import read_space
 _KNOBS = {"rate": "learning_rate", "lr": "learning_rate", "learning_rate": "learning_rate"}
 _KNOBS |= {name: name for name in ("momentum", "beta_1", "beta_2", "rho", "epsilon", "weight_decay")}
 _BATCHES = ("batch", "global_batch", "batch_size")
+
+_Carried = tuple[TunedRun, Way | None, Way, dict[str, tuple[str, ...]]]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,25 +57,55 @@ def run(args: argparse.Namespace) -> int:
     if args.carry_to is not None:
         # Before hours of trials, not after them.
         _check_carrying(args, plan)
-    directory, outcomes = Path(args.directory), []
-    with contextlib.closing(run_sweep(plan, directory)) as rows:
-        for outcome in rows:
-            outcomes.append(outcome)
-            value = "" if outcome.value is None else f" {outcome.value:g}"
-            told = f"trial {outcome.number}: {outcome.state}{value} {outcome.reason}".rstrip()
-            print(f"{told}; {plan.trials - len(outcomes)} left", file=sys.stderr, flush=True)
+    directory = Path(args.directory)
+    outcomes = _run_and_tell(plan, directory)
     if not args.no_picture:
         (directory / "sweep.png").write_bytes(draw_picture(outcomes, args.direction))
     best = best_of(outcomes, args.direction)
-    if best is None:
+    if args.json:
+        print(json.dumps(_facts(outcomes, best, args), indent=1))
+    elif best is None:
         print(f"No trial has a result; {directory / 'sweep.csv'} has the errors.")
-        return 1
-    settings = ", ".join(f"{name}={value!r}" for name, value in best.parameters.items())
-    print(f"best: {best.value:g} of trial {best.number}: {settings}")
-    print(f"{len(outcomes)} trials in {directory / 'sweep.csv'}" + ("" if args.no_picture else ", sweep.png"))
-    if args.carry_to is not None:
-        print(f"\n{carry(best, args)}")
-    return 0
+    else:
+        settings = ", ".join(f"{name}={value!r}" for name, value in best.parameters.items())
+        print(f"best: {best.value:g} of trial {best.number}: {settings}")
+        print(f"{len(outcomes)} trials in {directory / 'sweep.csv'}" + ("" if args.no_picture else ", sweep.png"))
+        if args.carry_to is not None:
+            print(f"\n{carry(best, args)}")
+    return 1 if best is None else 0
+
+
+def _run_and_tell(plan: Plan, directory: Path) -> list[Outcome]:
+    """Runs a sweep; says what comes of each trial, and how long the rest takes at this pace."""
+    there = {path.stem for path in (directory / "trials").glob("*.json")}
+    outcomes: list[Outcome] = []
+    with Progress() as progress, contextlib.closing(run_sweep(plan, directory)) as rows:
+        for outcome in rows:
+            outcomes.append(outcome)
+            left = plan.trials - len(outcomes)
+            value = "" if outcome.value is None else f" {outcome.value:g}"
+            told = f"trial {outcome.number}: {outcome.state}{value} {outcome.reason}".rstrip()
+            if outcome_path(directory, outcome.number).stem in there:
+                # It took no time now.
+                progress.tell(f"{told}; {left} left")
+            else:
+                progress.end(told, left)
+    return outcomes
+
+
+def _facts(outcomes: Sequence[Outcome], best: Outcome | None, args: argparse.Namespace) -> dict[str, Any]:
+    """What the text says, for JSON."""
+    directory = Path(args.directory)
+    carries = args.carry_to is not None and best is not None
+    return {
+        "best": None if best is None else dataclasses.asdict(best),
+        "trials": len(outcomes),
+        "states": {state: sum(each.state == state for each in outcomes) for state in STATES},
+        "csv": str(directory / "sweep.csv"),
+        "picture": None if args.no_picture else str(directory / "sweep.png"),
+        "carried": plan_to_json(*_carried(best, args)) if carries and best is not None else None,
+        "as_they_are": _left_out(best) if carries and best is not None else [],
+    }
 
 
 def _check_carrying(args: argparse.Namespace, plan: Plan) -> None:
@@ -96,15 +131,23 @@ def carry(best: Outcome, args: argparse.Namespace) -> str:
         best: The row.
         args: With `carry_to`, `batch`, `examples` and `optimizer`.
     """
+    text = describe_plan(*_carried(best, args))
+    left_out = _left_out(best)
+    return text + (f"\nAs they are: {', '.join(left_out)}." if left_out else "")
+
+
+def _carried(best: Outcome, args: argparse.Namespace) -> _Carried:
     named = {_KNOBS[name]: float(value) for name, value in best.parameters.items() if name in _KNOBS}
     batch = args.batch or next(int(best.parameters[name]) for name in _BATCHES if name in best.parameters)
     optimizer = next(name for name in OPTIMIZERS if name.lower() == args.optimizer.lower())
     tuned = TunedRun(optimizer, named, Recipe(examples_per_epoch=args.examples, reference_batch=batch))
     kept, grown = derive_ways(tuned, num_replicas=args.carry_to, per_replica_batch=batch)
-    cautions = {way.title: find_cautions(tuned, way) for way in (kept, grown) if way is not None}
-    left_out = sorted(set(best.parameters) - set(_KNOBS) - set(_BATCHES))
-    text = describe_plan(tuned, kept, grown, cautions)
-    return text + (f"\nAs they are: {', '.join(left_out)}." if left_out else "")
+    return tuned, kept, grown, {way.title: find_cautions(tuned, way) for way in (kept, grown) if way is not None}
+
+
+def _left_out(best: Outcome) -> list[str]:
+    """What has no rule, and stays as it is."""
+    return sorted(set(best.parameters) - set(_KNOBS) - set(_BATCHES))
 
 
 def draw_picture(outcomes: Sequence[Outcome], direction: str) -> bytes:

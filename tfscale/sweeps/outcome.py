@@ -14,7 +14,7 @@ from typing import Any
 from tfscale.errors import StudyError
 
 ENDED, PRUNED, FAILED = "ended", "pruned", "failed"
-_STATES = (ENDED, PRUNED, FAILED)
+STATES = (ENDED, PRUNED, FAILED)
 COLUMNS = ("number", "state", "value", "reason", "seconds", "device")
 
 
@@ -62,7 +62,7 @@ def read_outcome(path: Path) -> Outcome:
     """
     try:
         found = Outcome(**json.loads(path.read_text(encoding="utf-8")))
-        if found.state not in _STATES or not isinstance(found.parameters, dict) or int(path.stem) != found.number:
+        if found.state not in STATES or not isinstance(found.parameters, dict) or int(path.stem) != found.number:
             raise ValueError("it is no row of a sweep")
         if (found.value is None or not math.isfinite(found.value)) and found.state == ENDED:
             raise ValueError(f"value {found.value!r}")

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     experiment = Experiment(build, data, goal, args.budget_epochs * examples, args.micro_batch)
     directory = Path(args.directory)
     most_s = math.inf if args.budget_hours is None else 3600 * args.budget_hours
-    with Progress() as progress:
+    with Progress(of=" of this round") as progress:
 
         def show(result: TrialResult, left: int) -> None:
             progress.end(_told(result), left)

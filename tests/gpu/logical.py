@@ -1,0 +1,21 @@
+"""Into how many logical GPUs is the only GPU of a machine cut? Numbers alone."""
+
+from __future__ import annotations
+
+LOGICAL_MB = 2048
+"""Of each logical GPU: fixed, as TensorFlow wants it."""
+_OTHERS_MB = 2048
+"""For what lies beside them: the context, cuDNN, who else uses the GPU for its screen."""
+MOST = 8
+"""As many replicas as the contract is tried with elsewhere."""
+
+
+def count_logical(total_bytes: int | None) -> int:
+    """As many as fit, two at least.
+
+    Args:
+        total_bytes: Memory of the GPU; None where the driver does not tell.
+    """
+    if total_bytes is None:
+        return 2
+    return max(2, min(MOST, (total_bytes // 2**20 - _OTHERS_MB) // LOGICAL_MB))
