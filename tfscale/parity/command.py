@@ -11,7 +11,7 @@ from tfscale.errors import ParityError
 from tfscale.parity.bitwise import LOGICAL_REPLICAS, verify_bitwise
 from tfscale.parity.bitwise_report import BITWISE_HEADER, BitwiseReport
 from tfscale.parity.report import HEADER, ParityReport, cells_of
-from tfscale.parity.run_spec import RunSpec
+from tfscale.parity.run_spec import RunSpec, choose_runs
 from tfscale.parity.verification import verify
 
 _REPLICAS = (1, 2, 3)
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         The exit status: 0 when every run through tfscale is equal to the reference, else 1.
     """
     _check_together(args)
-    with Progress() as progress:
+    with Progress(_count(args)) as progress:
 
         def begin(spec: RunSpec) -> None:
             progress.begin(str(spec))
@@ -42,6 +42,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(report)
     return 0 if report.equal else 1
+
+
+def _count(args: argparse.Namespace) -> int | None:
+    """Runs to come, with the reference; None where `--bitwise` decides how many it takes."""
+    if args.bitwise:
+        return None
+    return 1 + len(choose_runs(args.replicas or _REPLICAS, workers=args.workers, against=args.against))
 
 
 def _check_together(args: argparse.Namespace) -> None:

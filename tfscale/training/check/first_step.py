@@ -209,14 +209,17 @@ class TwoRuns:
         if not self._steps.eager:
             draw_as_first_here(self._strategy)
         with as_lone_replica(self._strategy), at_once(), meeting_terms(self._terms, recorder):
-            logs = self._steps.alone(rows)
-            for path, value in keras.tree.flatten_with_path(dict(logs)):
-                # A metric's result may be a variable.
-                value = tf.convert_to_tensor(value)
+            # A metric's result may be a variable: the first copy counts, for every worker runs the whole step.
+            logs = keras.tree.map_structure(self._first_copy, dict(self._steps.alone(rows)))
+            for path, value in keras.tree.flatten_with_path(logs):
                 meet_term("log", None, f"log {'.'.join(map(str, path))!r}", [value])
         flat, (_, records) = _flatten([], recorder)
         layout[:] = [(_shape_of(logs), records)]
         return [*_as_tensors(logs), *flat]
+
+    def _first_copy(self, value: Any) -> tf.Tensor:
+        variable = value.value if isinstance(value, keras.Variable) else value
+        return tf.convert_to_tensor(self._strategy.experimental_local_results(variable)[0])
 
 
 def _flatten(outputs: Any, recorder: Recorder) -> tuple[list[Any], Any]:

@@ -137,15 +137,8 @@ class StepCheck:
         return False
 
     def _compare_again(self, rows: CheckRows) -> str:
-        before = self._state.read()
-        with agreeing_on_reference(self._strategy):
-            reference = self._runs.alone(rows.whole)
-        with self._dividing(rows):
-            ours = self._runs.divided(rows.parts)
-        differences = self._differences(ours, reference, before, _LATER * self._tolerance)
-        # Near a minimum the gradients are what rounding leaves of numbers that cancel.
-        is_converged = reference.scale() < _CONVERGED * self._first_scale
-        if not differences or is_converged or self._is_chance(rows, ours, reference, before):
+        differences = self._differences_now(rows, _CONVERGED * self._first_scale)
+        if not differences:
             return ""
         found = self._describe(differences, rows, self._what.removeprefix("first "))
         return f"{found}\nThe first step did not show it: what was trained since is not that of one replica."
@@ -328,26 +321,26 @@ class StepCheck:
             ]
             numbers = self._state.numbers([*counted, *updated])
             for state in later_states(self._runs.reference, numbers):
-                with self._state.put_back():
+                # Else it is no state that the step was written for.
+                with self._state.put_back(), contextlib.suppress(NoReferenceError):
                     self._state.put(state)
                     differences = self._differences_now(rows)
-                if differences:
-                    return differences
+                    if differences:
+                        return differences
             return []
 
-    def _differences_now(self, rows: CheckRows) -> list[Difference]:
+    def _differences_now(self, rows: CheckRows, least: float = 0.0) -> list[Difference]:
+        """What differs in the state that there is, by more than chance; gradients below the least are rounding."""
         before = self._state.read()
-        try:
-            with agreeing_on_reference(self._strategy):
-                reference = self._runs.alone(rows.whole)
-        except NoReferenceError:
-            return []  # It is no state that the step was written for.
+        with agreeing_on_reference(self._strategy):
+            reference = self._runs.alone(rows.whole)
         with self._dividing(rows):
             ours = self._runs.divided(rows.parts)
-        differences = self._differences(ours, reference, before, _LATER * self._tolerance)
-        if differences and self._is_chance(rows, ours, reference, before, _LATER * self._tolerance):
-            return []
-        return differences
+        tolerance = _LATER * self._tolerance
+        differences = self._differences(ours, reference, before, tolerance)
+        # Near a minimum the gradients are what rounding leaves of numbers that cancel.
+        is_told = bool(differences) and reference.scale() >= least
+        return differences if is_told and not self._is_chance(rows, ours, reference, before, tolerance) else []
 
     @contextlib.contextmanager
     def _dividing(self, rows: CheckRows) -> Iterator[None]:
