@@ -6,16 +6,13 @@ The exit status is 1 when a check was not made that should have been, or changed
 from __future__ import annotations
 
 import argparse
-import datetime
-import itertools
 import math
 import sys
-import time
 from collections.abc import Sequence
 
 from benchmarks.check.plan import MODELS, NUM_REPLICAS, WITH, WITHOUT, FirstStep
 from benchmarks.check.report import Row, legend, render
-from benchmarks.table import machine_facts
+from benchmarks.rounds import conclude, in_turn
 from tests.processes import run_case
 
 _TIMEOUT_S = 120.0
@@ -30,25 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing after the first round by then")
     parser.add_argument("--fresh", action="store_true", help="import TensorFlow in each process: no forks")
     options = parser.parse_args(arguments)
-    start_s = time.monotonic()
-    cells = [(model, n) for model in options.model for n in NUM_REPLICAS[model] if n in options.replicas]
-    pairs: dict[tuple[str, int], list[tuple[FirstStep, FirstStep]]] = {cell: [] for cell in cells}
-    # Rounds outside: what else the machine does meets all models alike.
-    for number, cell in itertools.product(range(options.rounds), cells):
-        if number and time.monotonic() - start_s > 60 * options.minutes:
-            break
-        pairs[cell].append(_pair(*cell, number, fresh=options.fresh))
-        without, checked = pairs[cell][-1]
-        _tell(f"[{time.monotonic() - start_s:4.0f} s] {cell}: {without.seconds:.2f} s, {checked.seconds:.2f} s")
+    pairs = in_turn(
+        [(model, n) for model in options.model for n in NUM_REPLICAS[model] if n in options.replicas],
+        lambda cell, number: _pair(*cell, number, fresh=options.fresh),
+        rounds=options.rounds,
+        minutes=options.minutes,
+        say=lambda pair: f"{pair[0].seconds:.2f} s, {pair[1].seconds:.2f} s",
+    )
     rows = [Row(*cell, tuple(found)) for cell, found in pairs.items()]
-    facts = machine_facts()
-    versions = ", ".join(f"{name} {version}" for name, version in rows[0].rounds[0][0].versions.items())
-    print(f"{datetime.date.today()}, {facts['num_cpus']} CPU(s), {facts['system']}: {versions}.")
-    print(f"{legend()}\n\n{render(rows)}")
     faults = [fault for row in rows for fault in row.faults()]
-    for fault in faults:
-        _tell(fault)
-    return int(bool(faults))
+    return conclude(rows[0].rounds[0][0].versions, f"{legend()}\n\n{render(rows)}", faults)
 
 
 def _pair(model: str, num_replicas: int, number: int, *, fresh: bool) -> tuple[FirstStep, FirstStep]:
@@ -62,11 +50,6 @@ def _pair(model: str, num_replicas: int, number: int, *, fresh: bool) -> tuple[F
             fresh=fresh,
         )
     return found[WITHOUT], found[WITH]
-
-
-def _tell(text: str) -> None:
-    """Progress; the table alone goes to the standard output."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
