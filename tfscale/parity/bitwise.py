@@ -1,16 +1,12 @@
 """`verify_bitwise`: is a script's run the same on any number of devices, to the bit?"""
 
-import contextlib
-import logging
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from tfscale.parity.arguments import make_script
 from tfscale.parity.bits import DATA, START, BitDifference, count_arrays, find_bit_differences
 from tfscale.parity.bitwise_report import BitwiseReport, BitwiseRow
-from tfscale.parity.experiment import Experiment, RunResult, failed_run
+from tfscale.parity.experiment import Experiment, RunResult, experiment_on, failed_run
 from tfscale.parity.outcome import Outcome
 from tfscale.parity.request import Script
 from tfscale.parity.run_spec import RunSpec, choose_bitwise_runs
@@ -18,7 +14,6 @@ from tfscale.parity.run_spec import RunSpec, choose_bitwise_runs
 LOGICAL_REPLICAS = 4
 """Of the runs, unless one says how many."""
 
-_log = logging.getLogger(__name__)
 _OTHER_DATA = (
     "`data` gave the runs other examples, or the same in another order: seed every shuffle and generator in it "
     "(`verify` seeds Python, NumPy and Keras, not `np.random.default_rng()`), and leave out what depends on time or on "
@@ -114,16 +109,10 @@ def verify_bitwise(
     """
     runs = choose_bitwise_runs(num_replicas, workers=workers, logical_replicas=logical_replicas)
     script = make_script(build, data, epochs=epochs, seed=seed, global_batch=global_batch, timeout_s=timeout_s)
-    with tempfile.TemporaryDirectory(prefix="tfscale-verify-") as directory:
-        made = Experiment(script, Path(directory), timeout_s=timeout_s, on_start=on_start or _log_start)
-        with contextlib.closing(made) as experiment:
-            report = _compare(experiment, runs, script)
+    with experiment_on(script, timeout_s=timeout_s, on_start=on_start) as experiment:
+        report = _compare(experiment, runs, script)
     on_report(report)
     return report
-
-
-def _log_start(run: RunSpec) -> None:
-    _log.info("running %s", run)
 
 
 def _compare(experiment: Experiment, runs: Sequence[RunSpec], script: Script) -> BitwiseReport:

@@ -3,8 +3,10 @@
 import contextlib
 import importlib.util
 import itertools
+import logging
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from tfscale.parity.run_spec import BITWISE, REFERENCE, RunSpec
 IN_RUN = "TFSCALE_VERIFY_RUN"
 """Environment variable that is set in the processes of a run."""
 
+_log = logging.getLogger(__name__)
 _LOG_LINES = 12
 
 
@@ -44,7 +47,7 @@ class Experiment:
         timeout_s: Seconds that one run may take.
         on_start: Called when a run starts.
 
-    It has to be closed.
+    It has to be closed, as `experiment_on` does.
     """
 
     def __init__(
@@ -105,6 +108,27 @@ class Experiment:
             directories[-1].mkdir(parents=True)
             save_request(Request(run, self._script, self._start), directories[-1])
         return directories
+
+
+@contextlib.contextmanager
+def experiment_on(
+    script: Script, *, timeout_s: float, on_start: Callable[[RunSpec], None] | None
+) -> Iterator[Experiment]:
+    """An experiment in a directory of its own, which is gone when it ends.
+
+    Args:
+        script: What every run does.
+        timeout_s: Seconds that one run may take.
+        on_start: Called when a run starts; by default it is logged.
+    """
+    with tempfile.TemporaryDirectory(prefix="tfscale-verify-") as directory:
+        made = Experiment(script, Path(directory), timeout_s=timeout_s, on_start=on_start or _log_start)
+        with contextlib.closing(made) as experiment:
+            yield experiment
+
+
+def _log_start(run: RunSpec) -> None:
+    _log.info("running %s", run)
 
 
 class _Starter:

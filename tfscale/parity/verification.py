@@ -1,10 +1,6 @@
 """`verify`: does this script give the same result on N replicas as on one?"""
 
-import contextlib
-import logging
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +8,12 @@ import numpy as np
 from tfscale.errors import ParityError
 from tfscale.parity.arguments import make_script
 from tfscale.parity.comparison import choose_tolerance
-from tfscale.parity.experiment import Experiment, failed_run
+from tfscale.parity.experiment import Experiment, experiment_on, failed_run
 from tfscale.parity.judgement import any_promise_broken, judge
 from tfscale.parity.outcome import WEIGHTS, Outcome
 from tfscale.parity.report import ParityReport
 from tfscale.parity.request import Script
 from tfscale.parity.run_spec import CONTROL, TFSCALE, RunSpec, choose_runs
-
-_log = logging.getLogger(__name__)
 
 
 def verify(
@@ -111,16 +105,10 @@ def verify(
     runs = choose_runs(num_replicas, workers=workers, against=against)
     _check_tolerance(tolerance)
     script = make_script(build, data, epochs=epochs, seed=seed, global_batch=global_batch, timeout_s=timeout_s)
-    with tempfile.TemporaryDirectory(prefix="tfscale-verify-") as directory:
-        made = Experiment(script, Path(directory), timeout_s=timeout_s, on_start=on_start or _log_start)
-        with contextlib.closing(made) as experiment:
-            report = _compare(experiment, runs, script, tolerance)
+    with experiment_on(script, timeout_s=timeout_s, on_start=on_start) as experiment:
+        report = _compare(experiment, runs, script, tolerance)
     on_report(report)
     return report
-
-
-def _log_start(run: RunSpec) -> None:
-    _log.info("running %s", run)
 
 
 def _check_tolerance(tolerance: float | None) -> None:
