@@ -19,13 +19,9 @@ def around_loops(graph: Any) -> Any:
     Why: what is read in every turn of a loop has a gradient in every turn, and nothing can be sent there.
     Breaks first: tests/training/test_contract.py, "gradients clipped by hand, beside a recurrent layer".
     """
-    loops = (control_flow_v2_func_graphs.WhileBodyFuncGraph, control_flow_v2_func_graphs.WhileCondFuncGraph)
-    around = None
-    while graph is not None:
-        if isinstance(graph, loops):
-            around = graph.outer_graph
-        graph = getattr(graph, "outer_graph", None)
-    return around
+    return _around(
+        graph, control_flow_v2_func_graphs.WhileBodyFuncGraph, control_flow_v2_func_graphs.WhileCondFuncGraph
+    )
 
 
 def around_conditions(graph: Any) -> Any:
@@ -35,9 +31,13 @@ def around_conditions(graph: Any) -> Any:
     (`AttributeError: Tensor.graph is undefined when eager execution is enabled`, TensorFlow 2.21).
     Breaks first: tests/training/check/test_conditions.py.
     """
+    return _around(graph, control_flow_v2_func_graphs.CondBranchFuncGraph)
+
+
+def _around(graph: Any, *kinds: Any) -> Any:
     around = None
     while graph is not None:
-        if isinstance(graph, control_flow_v2_func_graphs.CondBranchFuncGraph):
+        if isinstance(graph, kinds):
             around = graph.outer_graph
         graph = getattr(graph, "outer_graph", None)
     return around

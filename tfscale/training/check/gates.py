@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.framework.graphs import captured_from_outside
+from tfscale.training.step.state import value_of
 
 Copies = Sequence[tf.Variable]
 """Those of one variable that are in this process."""
@@ -80,19 +81,16 @@ def later_states(function: Any, numbers: Collection[Copies]) -> Iterator[LaterSt
         for value, compared in _beside(function, others, ()):
             yield [*zeros(_COUNTS[0]), *_set_to(compared, value)]
     if flags:
-        yield [*zeros(_COUNTS[0]), *((copy, not _value_of(copy).flat[0]) for copies in flags for copy in copies)]
+        yield [*zeros(_COUNTS[0]), *((copy, not value_of(copy).numpy().flat[0]) for copies in flags for copy in copies)]
 
 
 def _beside(function: Any, numbers: Sequence[Copies], leave_out: Collection[int]) -> Iterator[tuple[int, list[Copies]]]:
     found = compared_with(function, numbers)
     compared = [numbers[place] for place in found]
-    if any(np.any(_value_of(copies[0])) for copies in compared):
-        for count in counts_beside(itertools.chain(*found.values()), leave_out):
-            yield count, compared
-    else:
-        # As it begins all of them are zero.
-        for count in counts_beside(itertools.chain(*found.values()), (0, *leave_out)):
-            yield count, compared
+    # With zero the step was compared already, unless one of them is another number as it begins.
+    tried = leave_out if any(np.any(value_of(copies[0])) for copies in compared) else (0, *leave_out)
+    for count in counts_beside(itertools.chain(*found.values()), tried):
+        yield count, compared
 
 
 def _set_to(numbers: Collection[Copies], value: float) -> LaterState:
@@ -100,11 +98,7 @@ def _set_to(numbers: Collection[Copies], value: float) -> LaterState:
 
 
 def _is_single_zero(variable: tf.Variable) -> bool:
-    return variable.shape.num_elements() == 1 and not np.any(_value_of(variable))
-
-
-def _value_of(variable: tf.Variable) -> np.ndarray:
-    return np.asarray(tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype))
+    return variable.shape.num_elements() == 1 and not np.any(value_of(variable))
 
 
 def compared_with(function: Any, variables: Sequence[Copies]) -> dict[int, list[float]]:

@@ -13,6 +13,7 @@ from tfscale.replicas.agreement import first_of_workers
 
 # Characters of somebody else's error.
 _SHOWN = 500
+_TOO_MUCH = "!"
 
 
 class NoReferenceError(Exception):
@@ -29,40 +30,32 @@ class NoReferenceError(Exception):
 
 
 @contextlib.contextmanager
-def as_reference() -> Iterator[None]:
-    """Tells a step that does not even run on one replica from whatever else fails.
+def agreeing_on_reference(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Tells a step that does not even run on one replica from whatever else fails; on all workers, or on none.
+
+    Args:
+        strategy: Of the job. Every worker enters it.
 
     Raises:
-        NoReferenceError: For any error but the end of the data, and what tells that a way of dividing is none.
+        NoReferenceError: For any error but the end of the data, and what tells that a way of dividing is none: this
+            worker's own, or that of the first that has one.
     """
+    why: Exception | None = None
     try:
         yield
     except (tf.errors.OutOfRangeError, DrawsBesideError):
         raise
     except Exception as error:
-        too_much = isinstance(error, tf.errors.ResourceExhaustedError | MemoryError)
-        raise NoReferenceError(error, takes_too_much=too_much) from error
-
-
-@contextlib.contextmanager
-def agreeing_on_reference(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """`as_reference` for all workers, which end alike where the step of one of them does not run; each enters it.
-
-    Args:
-        strategy: Of the job.
-
-    Raises:
-        NoReferenceError: This worker's own, or that of the first that has one.
-    """
-    why: NoReferenceError | None = None
-    try:
-        with as_reference():
-            yield
-    except NoReferenceError as error:
         why = error
-    found = first_of_workers(strategy, "" if why is None else f"{int(why.takes_too_much)}{_named(why)[:_SHOWN]}")
+    found = first_of_workers(strategy, "" if why is None else _told(why))
     if found:
-        raise NoReferenceError(found[1:], takes_too_much=found[0] == "1") from (why and why.__cause__)
+        raise NoReferenceError(found[1:], takes_too_much=found[0] == _TOO_MUCH) from why
+
+
+def _told(error: Exception) -> str:
+    """An error as it goes to the other workers: whether it takes too much, then its kind and text."""
+    too_much = isinstance(error, tf.errors.ResourceExhaustedError | MemoryError)
+    return f"{_TOO_MUCH if too_much else ' '}{type(error).__name__}: {error}"[:_SHOWN]
 
 
 def describe_no_reference(why: NoReferenceError, what: str) -> str:
@@ -85,8 +78,3 @@ def describe_no_reference(why: NoReferenceError, what: str) -> str:
         'gets all of these on one device. `prepare(model, check="warn")` trains with this as a warning, and '
         '`check="off"` without the check.'
     )
-
-
-def _named(why: NoReferenceError) -> str:
-    cause = why.__cause__
-    return str(why) if cause is None else f"{type(cause).__name__}: {why}"

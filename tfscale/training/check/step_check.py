@@ -294,7 +294,9 @@ class StepCheck:
             self._warn_of_kept(kept_differences(ours, reference, self._tolerance))
             later = self._differences_later(rows)
             return self._describe(later, rows) + _OF_LATER if later else ""
-        return "" if self._is_chance(rows, ours, reference, before) else self._describe(differences, rows)
+        if self._chance.explains(differences, rows, ours, reference, before, self._compared):
+            return ""
+        return self._describe(differences, rows)
 
     def _warn_of_kept(self, names: Sequence[str]) -> None:
         if names and not self._chance.is_drawn:
@@ -336,11 +338,12 @@ class StepCheck:
             reference = self._runs.alone(rows.whole)
         with self._dividing(rows):
             ours = self._runs.divided(rows.parts)
-        tolerance = _LATER * self._tolerance
-        differences = self._differences(ours, reference, before, tolerance)
+        differences = self._differences(ours, reference, before, _LATER * self._tolerance)
         # Near a minimum the gradients are what rounding leaves of numbers that cancel.
-        is_told = bool(differences) and reference.scale() >= least
-        return differences if is_told and not self._is_chance(rows, ours, reference, before, tolerance) else []
+        if not differences or reference.scale() < least:
+            return []
+        is_chance = self._chance.explains(differences, rows, ours, reference, before, self._compared)
+        return [] if is_chance else differences
 
     @contextlib.contextmanager
     def _dividing(self, rows: CheckRows) -> Iterator[None]:
@@ -377,17 +380,6 @@ class StepCheck:
         # What another worker has counted is not here; its logs are.
         left_out = self._state.divided() if several else set()
         return rows + state_differences(ours, reference, before, slots_of(self._model), left_out)
-
-    def _is_chance(
-        self,
-        rows: CheckRows,
-        ours: Outcome,
-        reference: Outcome,
-        before: dict[str, np.ndarray],
-        tolerance: float | None = None,
-    ) -> bool:
-        differences = self._differences(ours, reference, before, tolerance)
-        return self._chance.explains(differences, rows, ours, reference, before, self._compared)
 
 
 def _optimizers(terms: Terms) -> list[keras.optimizers.Optimizer]:
