@@ -100,7 +100,8 @@ def on_ray(loop: Any) -> Any:
 def proof(objective: Any) -> bool:
     with tfscale.sweep(objective, {"rate": [0.1, 0.2]}, trials=2) as running:
         print(running)
-    return tfscale.verify("train.py:build", "train.py:data", num_replicas=(2, 3)).equal
+    bitwise = tfscale.verify_bitwise("train.py:build", "train.py:data", num_replicas=(2, 3)).equal
+    return bitwise and tfscale.verify("train.py:build", "train.py:data", num_replicas=(2, 3)).equal
 
 
 ERRORS: tuple[type[tfscale.TfscaleError], ...] = (

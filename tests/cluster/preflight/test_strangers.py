@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import socket
 import threading
 import time
@@ -362,9 +363,16 @@ def test_somebody_else_at_a_peers_address(answer, said):
     assert worker.took_s < 5
 
 
+def test_stranger_that_is_silent_after_its_first_answer_is_still_a_stranger():
+    [own] = free_addresses(1)
+    with _server(b"y" * 100_000, num_answers=1) as address:
+        worker = Worker([own, address], 0, timeout_s=1.0).join()
+    assert "something else listens there" in worker.error
+
+
 @contextlib.contextmanager
-def _server(answer):
-    """Yields the address of a server that answers everybody alike, and ends no connection by itself."""
+def _server(answer, num_answers=math.inf):
+    """Yields the address of a server that answers the first ones alike, or everybody, and ends no connection itself."""
     accepted = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -374,7 +382,7 @@ def _server(answer):
                     connection, _ = listener.accept()
                     accepted.append(connection)
                     with contextlib.suppress(OSError):
-                        connection.sendall(answer)
+                        connection.sendall(answer if len(accepted) <= num_answers else b"")
 
         thread = threading.Thread(target=serve)
         thread.start()

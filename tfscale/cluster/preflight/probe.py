@@ -64,6 +64,7 @@ class Probe:
         self._next_s = 0.0
         self._pause_s = _FIRST_PAUSE_S
         self._wrong: tuple[float, Reason] | None = None
+        self._is_taken = False
         self.connection: Connection | None = None
         """Open while it tries, and as long as the other side's answer is `kept`."""
         self.patience_s = _ATTEMPT_S
@@ -98,7 +99,7 @@ class Probe:
         now_s = self._clock()
         if self.connection is not None:
             if self.connection.expires_s is not None and now_s >= self.connection.expires_s:
-                self._fail(SILENT if self.reason is SILENT else NO_ANSWER)
+                self._fail(SILENT if self._is_taken else NO_ANSWER)
             return
         if self.is_reached or now_s < self._next_s:
             return
@@ -128,6 +129,7 @@ class Probe:
             # No IPv6 here, for example, or no file descriptor left.
             self._fail(failed_connect(error.errno or errno.ENETUNREACH))
             return
+        self._is_taken = False
         self.connection = Connection(made, self._secret, is_caller=True, expires_s=now_s + _ATTEMPT_S)
         self._selector.register(self.connection.socket, selectors.EVENT_WRITE, self._on_connected)
         number = self.connection.socket.connect_ex(address)
@@ -142,7 +144,10 @@ class Probe:
         if number:
             self._fail(failed_connect(number))
             return
-        self.reason = SILENT
+        self._is_taken = True
+        # One that has just said who it is not does not become a silent one before its time is over.
+        if self.reason is not STRANGER:
+            self.reason = SILENT
         connection.expires_s = self._clock() + self.patience_s
         self._selector.modify(connection.socket, selectors.EVENT_READ, self._on_message)
         try:

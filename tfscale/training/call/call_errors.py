@@ -12,17 +12,11 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
-from tfscale.errors import ModelError
 from tfscale.replicas.out_of_memory import out_of_memory_error
 from tfscale.training.step.distribution import uneven_examples_error, wrong_batch_error
+from tfscale.training.step.scope_errors import misplaced_error
 
 _log = logging.getLogger(__name__)
-
-# What TensorFlow says of an optimizer that was made outside of the scope, and that no attribute leads to.
-_TWO_STRATEGIES = ("Mixing different tf.distribute.Strategy objects", "Must not nest tf.distribute.Strategy scopes")
-
-# What Keras says of a variable that an optimizer was not built with.
-_UNKNOWN = "This optimizer can only be called for the variables it was originally built with"
 
 
 @contextlib.contextmanager
@@ -79,20 +73,8 @@ def naming_errors(
         _log.debug("What TensorFlow said of it:", exc_info=error)
         # The pages about the graph of the step would stand between the user and the cause.
         raise short from None
-    except ValueError as error:
-        if _UNKNOWN not in str(error) or isinstance(error, ModelError):
+    except (ValueError, RuntimeError) as error:
+        misplaced = misplaced_error(error, f"`{name}` of a {type(model).__name__}")
+        if misplaced is None:
             raise
-        raise ModelError(
-            "A step met a layer, or made one, that was not there when its optimizer was built.\n"
-            f"Received: {str(error)[:200]!r} from Keras, in `{name}` of a {type(model).__name__}. A branch of Python "
-            "leads to it, by what a batch holds or by its number of rows, of which each replica has a part. Build all "
-            "layers before: call the model on a few rows inside `with dp.scope():`, with each branch taken once."
-        ) from error
-    except RuntimeError as error:
-        if not any(said in str(error) for said in _TWO_STRATEGIES):
-            raise
-        raise ModelError(
-            "What a step updates must be created under the strategy's scope.\n"
-            f"Received: {str(error)[:200]!r} from TensorFlow, in `{name}` of a {type(model).__name__}. "
-            "Create every optimizer and metric, also in lists and inner models, inside `with dp.scope():`."
-        ) from error
+        raise misplaced from error

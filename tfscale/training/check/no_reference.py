@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfscale.errors import TfscaleError
 from tfscale.exact.divided_calls import DrawsBesideError
 from tfscale.replicas.agreement import first_of_workers
+from tfscale.training.step.scope_errors import misplaced_error
 
 # Characters of somebody else's error.
 _SHOWN = 500
@@ -68,8 +69,12 @@ def describe_no_reference(why: NoReferenceError, what: str) -> str:
     Raises:
         TfscaleError: That of tfscale in which the step itself ended: it has a cause and a way out of its own.
     """
-    if isinstance(why.__cause__, TfscaleError):
-        raise why.__cause__
+    cause = why.__cause__
+    if isinstance(cause, TfscaleError):
+        raise cause
+    misplaced = misplaced_error(cause, f"the {what}") if isinstance(cause, Exception) else None
+    if misplaced is not None:
+        raise misplaced from cause
     return (
         f"The {what} could not be checked: it does not run on one replica with the rows of all. "
         "Whether several replicas train as one does is not known. Nothing was updated by it.\n"
