@@ -1,4 +1,4 @@
-"""keras#17397: the custom loop of the guide fails under MirroredStrategy on all versions above 2.9, and so does `fit`."""
+"""keras#17397: the custom loop of the guide fails under MirroredStrategy on all versions above 2.9, as does `fit`."""
 
 import keras
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""tensorflow#59487: gradients accumulated by hand and applied in a `tf.cond`: "merge_call called while defining a new graph"."""
+"""tensorflow#59487: gradients accumulated by hand, applied in a `tf.cond`: `merge_call` in a new graph, it says."""
 
 import keras
 import numpy as np
@@ -50,7 +50,5 @@ class CustomTrainStep(keras.Model):
 inputs = keras.Input(shape=(8, 8, 1))
 features = layers.GlobalMaxPooling2D()(layers.Conv2D(8, 3, activation="relu")(inputs))
 model = CustomTrainStep(n_gradients=2, inputs=[inputs], outputs=[layers.Dense(10)(features)])
-model.compile(
-    loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"], optimizer="adam"
-)
+model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"], optimizer="adam")
 history = model.fit(x_train, y_train, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
