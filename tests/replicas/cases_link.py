@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tfscale.gradients.sending import reduction_time
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.link import measure_link
 from tfscale.replicas.packs import Packing
@@ -31,7 +33,17 @@ def measured() -> dict[str, Any]:
         "latency_s": own.link.latency_s,
         "bytes_per_s": own.link.bytes_per_s,
         "idle": own.link.idle,
+        "reduction_s": _reduction(dp),
+        "of_a_quarter_million": own.link.all_reduce_s(4 * 250_500),
     }
+
+
+def _reduction(dp: tfscale.DataParallel) -> float | None:
+    """That of a model of 500 inputs and 500 outputs, with biases."""
+    with dp.scope():
+        model = keras.Sequential([keras.Input((500,)), keras.layers.Dense(500)])
+        model.compile("sgd", "mse")
+    return reduction_time(model)
 
 
 def not_measured() -> list[str | None]:

@@ -65,6 +65,8 @@ def test_workers_find_the_same():
         r"Gradients travel in packs of at least [\d.]+ MB\.",
         first["said"],
     )
+    # 250,500 numbers of four bytes.
+    assert first["reduction_s"] == first["of_a_quarter_million"] > first["latency_s"]
     # Without time, what is known by then is used.
     assert first["hurried"][0] is None
     assert first["own"][0] == 5000

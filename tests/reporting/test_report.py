@@ -51,6 +51,30 @@ def test_facts(directory, capsys):
     assert time_parts(read_run(directory)) == facts["time_s"]
 
 
+def test_what_steps_wait_for_is_told_apart(tmp_path):
+    waits = [{"input_s": 0.5, "sending_s": 0.25}, {"input_s": 1.0, "sending_s": 5.0}]
+    lines = [{**EPOCH, "epoch": number, "step": 5, "total_s": 4.0, **each} for number, each in enumerate(waits)]
+    (tmp_path / "run.jsonl").write_text("\n".join(map(json.dumps, [{**START, "epoch": 0, "step": 0}, *lines])))
+    parts = time_parts(read_run(tmp_path))
+    assert parts["other steps: waiting for input"] == 1.5
+    # What is reckoned from the link is never more than what is left.
+    assert parts["other steps: summing gradients, at most"] == 2.5
+    assert parts["other steps: the rest"] == 0.0
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert "reckoned from the link" in (tmp_path / "report.html").read_text()
+
+
+def test_input_alone_is_told_where_no_link_was_measured(tmp_path):
+    lines = [{**START, "epoch": 0, "step": 0}, {**EPOCH, "epoch": 0, "step": 5, "total_s": 4.0, "input_s": 0.5}]
+    (tmp_path / "run.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    parts = time_parts(read_run(tmp_path))
+    assert (parts["other steps: waiting for input"], parts["other steps: the rest"]) == (0.5, 1.5)
+    assert cli.main(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "too slow shows here" in page
+    assert "reckoned" not in page
+
+
 def test_page_needs_nothing_else_and_shows_text_as_text(directory):
     assert cli.main(["report", str(directory)]) == 0
     page = (directory / "report.html").read_text()

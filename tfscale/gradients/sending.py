@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from tfscale.gradients.noise import note_total
 from tfscale.gradients.route import GradientRoute
 from tfscale.gradients.updaters import accumulates, innermost
 from tfscale.replicas.all_reduce import all_reduce_sum
+from tfscale.replicas.link import LINK
 from tfscale.replicas.owners import Fact
 from tfscale.replicas.packs import is_dense
 
@@ -138,6 +140,20 @@ def traffic_of(optimizer: keras.optimizers.Optimizer) -> Traffic | None:
     """What the compressed gradients of `optimizer` took in the step traced last; None without a compression."""
     reducer = REDUCER.of(optimizer)
     return None if reducer is None else reducer.traffic
+
+
+def reduction_time(model: keras.Model) -> float | None:
+    """Seconds that the reduction of a step's gradients takes by itself, as the link was measured; None where none was.
+
+    Args:
+        model: Built and compiled with an optimizer.
+    """
+    found = LINK.of(model.distribute_strategy)
+    if found is None:
+        return None
+    traffic = traffic_of(innermost(model.optimizer))
+    sizes = (math.prod(each.shape) * tf.as_dtype(each.dtype).size for each in model.trainable_variables)
+    return found.link.all_reduce_s(sum(sizes) if traffic is None else traffic.sent_bytes)
 
 
 def compression_of(optimizer: keras.optimizers.Optimizer) -> Compression | None:

@@ -58,6 +58,16 @@ class Link(NamedTuple):
         rate = 2 * (num_replicas - 1) / num_replicas * self.bytes_per_s / 1e6
         return f"latency {1e3 * self.latency_s:.2f} ms, {rate:.3g} MB/s"
 
+    def all_reduce_s(self, num_bytes: float) -> float:
+        """Seconds of one, if nothing is computed meanwhile.
+
+        Example:
+            >>> from tfscale.replicas.link import Link
+            >>> Link(latency_s=0.0005, bytes_per_s=1e8).all_reduce_s(1e6)
+            0.0105
+        """
+        return self.latency_s + num_bytes / self.bytes_per_s
+
 
 def least_pack_bytes(link: Link, device_type: str) -> int:
     """The power of two for which the latency is about a ninth of a pack's time; a noisy clock seldom changes it.
@@ -77,7 +87,7 @@ def least_pack_bytes(link: Link, device_type: str) -> int:
     return int(min(max(2 ** round(math.log2(wanted)), _LEAST_BYTES), _MOST_BYTES[device_type]))
 
 
-class Plan(NamedTuple):
+class MeasuredLink(NamedTuple):
     """What was found, and what is made of it."""
 
     link: Link
@@ -92,7 +102,7 @@ def measure_link(
     *,
     device_type: str,
     budget_s: float = _BUDGET_S,
-) -> Plan:
+) -> MeasuredLink:
     """Measures the link, and from then on sends by what was found; to be called by every worker.
 
     Args:
@@ -112,26 +122,25 @@ def measure_link(
     if packing.bytes_per_pack is None:
         packing = packing._replace(least_bytes=least_pack_bytes(link, device_type))
     set_communication_options(strategy, options, packing)
-    found = Plan(link, implementation, packing)
-    LINK.set(strategy, describe(found, strategy.num_replicas_in_sync))
-    return found
+    found = MeasuredLink(link, implementation, packing)
+    return LINK.set(strategy, found)
 
 
-# What was measured, in words.
-LINK = Fact[str](ReplicaGroup, "link")
+LINK = Fact[MeasuredLink](ReplicaGroup, "link", lambda found: f"{found.link} ({found.implementation})")
 
 
 def describe_link(strategy: tf.distribute.Strategy) -> str | None:
     """What was measured for `strategy`, as one line; None where nothing was."""
-    return LINK.of(strategy)
+    found = LINK.of(strategy)
+    return None if found is None else describe(found, strategy.num_replicas_in_sync)
 
 
-def describe(found: Plan, num_replicas: int) -> str:
+def describe(found: MeasuredLink, num_replicas: int) -> str:
     """One line for the log and for `print(dp)`.
 
     Example:
-        >>> from tfscale.replicas.link import Link, Plan, describe
-        >>> describe(Plan(Link(0.0005, 1e8), "ring", Packing(None, 2**19)), num_replicas=2)
+        >>> from tfscale.replicas.link import Link, MeasuredLink, describe
+        >>> describe(MeasuredLink(Link(0.0005, 1e8), "ring", Packing(None, 2**19)), num_replicas=2)
         'Link: latency 0.50 ms, 100 MB/s (ring). Gradients travel in packs of at least 0.524 MB.'
     """
     packing = found.packing

@@ -12,6 +12,7 @@ from tfscale.console.page import heading, page, paragraph, preformatted, table
 from tfscale.reporting.reading import RunFiles
 
 _NAN = math.nan
+_INPUT, _SENDING = "other steps: waiting for input", "other steps: summing gradients, at most"
 
 
 def facts_of(run: RunFiles) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def facts_of(run: RunFiles) -> dict[str, Any]:
 
 
 def time_parts(run: RunFiles) -> dict[str, float]:
-    """Where the time of all epochs went, in seconds. Steps hold their input and what they wait for."""
+    """Where the time of all epochs went, in seconds; what steps wait for is told apart where the file has it."""
     if not run.epochs:
         return {}
     total, first, train, validation = (
@@ -42,9 +43,16 @@ def time_parts(run: RunFiles) -> dict[str, float]:
         for name in ("total_s", "first_call_s", "train_s", "validation_s")
     )
     rest = max(0.0, total - first - train - validation)
+    waits: dict[str, float] = {}
+    computes_s = train
+    for name, key in ((_INPUT, "input_s"), (_SENDING, "sending_s")):
+        if all(key in each for each in run.epochs.values()):
+            waits[name] = min(computes_s, sum(max(0.0, each[key]) for each in run.epochs.values()))
+            computes_s -= waits[name]
     return {
         "first step (graph, check)": first,
-        "other steps": train,
+        **waits,
+        "other steps: the rest" if waits else "other steps": computes_s,
         "validation": validation,
         "callbacks and the rest": rest,
     }
@@ -124,10 +132,15 @@ def _time(run: RunFiles) -> list[str]:
     parts = time_parts(run)
     if not parts:
         return []
-    note = (
-        "A step holds its input, its arithmetic and the wait for other replicas; they are not told apart. Saves are "
-        "made beside the training."
-    )
+    note = "Saves are made beside the training."
+    if _INPUT in parts:
+        note += " Steps wait for input as measured on this host; a pipeline that is too slow shows here."
+    if _SENDING in parts:
+        note += (
+            " Summing gradients is reckoned from the link as it was measured at the start, as if nothing were computed "
+            "meanwhile: what hides behind the backward pass is arithmetic in truth."
+        )
+    note += " The rest of the steps is arithmetic and the wait for replicas that are slower."
     return [heading("Where the time went"), _grid([shares("All epochs", parts)]), paragraph(note, "quiet")]
 
 

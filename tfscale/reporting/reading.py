@@ -108,6 +108,7 @@ def _read_record(found: RunFiles, path: Path) -> None:
             elif kind == "epoch":
                 logs = {str(name): _number(value) for name, value in line["logs"].items()}
                 times = {name: float(line[name]) for name in ("total_s", "first_call_s", "train_s", "validation_s")}
+                times |= {name: float(line[name]) for name in ("input_s", "sending_s") if name in line}
                 found.epochs[int(line["epoch"])] = {"logs": logs, "step": int(line["step"]), **times}
             elif kind == "end":
                 found.has_ended = True

@@ -189,8 +189,8 @@ class ModelMethods:
         is_one = isinstance(other, ModelMethods) and other._model is self._model
         return is_one and (other._strategy, other._options) == (self._strategy, self._options)
 
-    def _logging_function(self, steps: ReplicaSteps, look: Look | None) -> Callable[[Any], Any]:
-        function = self._runner.logging_function(steps, look)
+    def _logging_function(self, steps: ReplicaSteps, look: Look | None, trains: bool) -> Callable[[Any], Any]:
+        function = self._runner.logging_function(steps, look, times_input=trains)
         return self._first_states.in_first_call_of(function, unless=lambda: bool(self._fit and self._fit.goes_on))
 
     def make_train_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -202,7 +202,7 @@ class ModelMethods:
             division = self._logical.divide(self._model) or self._micro_batch.divide(self._model, self._data_spec)
             default = functools.partial(step.train_step, division=division)
             steps = self._steps("train_step", default, step.own_train_step, self._options.batch_norm)
-            function = self._logging_function(steps, look)
+            function = self._logging_function(steps, look, trains=True)
             plain = functools.partial(keras_step, self._model, "train_step")
             rest = functools.partial(what_needs_no_batch, self._strategy, plain, self._data_spec)
             self._model.train_function = ending_as_keras(self._model, function, rest)
@@ -215,7 +215,7 @@ class ModelMethods:
             look = self._adapt("test_step")
             division = self._logical.divide(self._model) or self._micro_batch.divide(self._model)
             steps = self._steps("test_step", functools.partial(step.test_step, division=division), step.own_test_step)
-            self._model.test_function = self._logging_function(steps, look)
+            self._model.test_function = self._logging_function(steps, look, trains=False)
         return self._model.test_function
 
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:

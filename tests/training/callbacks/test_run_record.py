@@ -50,6 +50,27 @@ def test_where_the_time_went(tmp_path):
     assert end == {"kind": "end", "at": 5.0}
 
 
+def test_what_steps_wait_for_is_told_apart(tmp_path):
+    waited_s = 100.0
+    record = RunRecord(tmp_path, {}, None, clock=Clock())
+    record.begin(input_s=lambda: waited_s)
+    record.begin_epoch(0, 0)
+    for epoch in range(2):
+        for each_s in (7.0, 1.5, 1.5):
+            record.begin_call()
+            waited_s += each_s
+            record.end_call()
+        record.end_epoch(epoch, 3, None, sending_s=0.5 if epoch else None)
+        # Validation, say, is not of this epoch nor the next.
+        waited_s += 9.0
+        record.begin_epoch(epoch + 1, 3)
+    _, first, second = lines_of(tmp_path)
+    # What the first call has waited is part of its own time.
+    assert first["input_s"] == 3.0
+    assert "sending_s" not in first
+    assert (second["input_s"], second["sending_s"]) == (10.0, 0.5)
+
+
 def test_a_run_that_goes_on_adds_to_it_and_a_new_one_does_not(tmp_path):
     for step, kinds in ((0, ["start"]), (7, ["start", "start"]), (0, ["start"])):
         record = RunRecord(tmp_path, {}, None)

@@ -27,6 +27,7 @@ from tfscale.replicas.replica_batch import (
 from tfscale.training.call.looks import Look, Looks
 from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.call.traced import Traced
+from tfscale.training.step.input_wait import INPUT_WAIT, InputWait
 from tfscale.training.step.own_numbers import BegunTraces, FirstTraces
 
 Logs = dict[str, Any]
@@ -66,28 +67,20 @@ class StepRunner:
         self._begun = BegunTraces(model)
         self._device_types = [tf.DeviceSpec.from_string(each).device_type for each in strategy.extended.worker_devices]
         self._count: tuple[int, tf.Tensor] | None = None
+        self._input_wait = INPUT_WAIT.ensure(model, InputWait())
 
-    def logging_function(self, replica: ReplicaSteps, look: Look | None = None) -> Callable[[Any], Logs]:
+    def logging_function(
+        self, replica: ReplicaSteps, look: Look | None = None, *, times_input: bool = False
+    ) -> Callable[[Any], Logs]:
         """A Keras train or test function: takes an iterator, runs `steps_per_execution` steps, returns the logs.
 
         Args:
             replica: What each replica does.
             look: What looks at the first batch, and at some later ones, before anything is done with them, or None.
+            times_input: Whether the time is noted that its steps wait for their batches.
         """
+        steps = self._steps_of(replica, self._input_wait.taking if times_input else _untimed)
         looks, kind = Looks(look), FirstTraces()
-
-        @tf.autograph.experimental.do_not_convert
-        def one_of_several(batch: Any) -> Any:
-            return self._first_replica(self._run(replica.one_of_several, batch))
-
-        @tf.autograph.experimental.do_not_convert
-        def steps(iterator: Any, count: tf.Tensor | None) -> Logs:
-            if count is None:
-                return replica.make_logs(self._first_replica(self._run(replica.alone, _next_batch(iterator))))
-            outputs = self._several_steps(one_of_several, iterator, count)
-            if replica.afterwards is not None:
-                outputs = self._first_replica(self._strategy.run(replica.afterwards))
-            return replica.make_logs(outputs)
 
         def lone_step(own: ReplicaBatch) -> Any:
             # Here, because each replica is traced by a thread of its own.
@@ -134,6 +127,30 @@ class StepRunner:
 
         return function
 
+    def _steps_of(self, replica: ReplicaSteps, taking: Callable[..., Any]) -> Callable[[Any, tf.Tensor | None], Logs]:
+        """What is traced of a train or test function: it takes an iterator, and the number of steps, None for one.
+
+        Args:
+            replica: What each replica does.
+            taking: Calls what takes a batch, and returns it.
+        """
+
+        @tf.autograph.experimental.do_not_convert
+        def one_of_several(batch: Any) -> Any:
+            return self._first_replica(self._run(replica.one_of_several, batch))
+
+        @tf.autograph.experimental.do_not_convert
+        def steps(iterator: Any, count: tf.Tensor | None) -> Logs:
+            if count is None:
+                batch = taking(lambda: next(iterator))
+                return replica.make_logs(self._first_replica(self._run(replica.alone, _as_split(iterator, batch))))
+            outputs = self._several_steps(one_of_several, iterator, count, taking)
+            if replica.afterwards is not None:
+                outputs = self._first_replica(self._strategy.run(replica.afterwards))
+            return replica.make_logs(outputs)
+
+        return steps
+
     def _on_batch(self, step: Callable[[ReplicaBatch], Any], replica: ReplicaSteps, kind: FirstTraces) -> Traced:
         @tf.autograph.experimental.do_not_convert
         def run(batch: Any) -> Logs:
@@ -160,20 +177,25 @@ class StepRunner:
             self._count = count, tf.constant(count)
         return self._count[1]
 
-    def _several_steps(self, one_step: Callable[[Any], Any], iterator: Any, steps: tf.Tensor) -> Any:
+    def _several_steps(
+        self, one_step: Callable[[Any], Any], iterator: Any, steps: tf.Tensor, taking: Callable[..., Any]
+    ) -> Any:
         """Up to that many steps; fewer at the end of the data, which ends the epoch as Keras expects."""
-        outputs = one_step(_next_batch(iterator))
+        outputs = one_step(_as_split(iterator, taking(lambda: next(iterator))))
+
+        def take_next() -> Any:
+            return taking(iterator.get_next_as_optional)
 
         def body(index: tf.Tensor, batch: Any, *_: tf.Tensor) -> tuple[Any, ...]:
-            results = tf.nest.flatten(one_step(_from_iterator(iterator, batch.get_value())))
-            following = tf.cond(index + 1 < steps, iterator.get_next_as_optional, lambda: batch)
+            results = tf.nest.flatten(one_step(_as_split(iterator, batch.get_value())))
+            following = tf.cond(index + 1 < steps, take_next, lambda: batch)
             return (index + 1, following, *results)
 
         def others() -> list[tf.Tensor]:
             loop = tf.while_loop(
                 lambda index, batch, *_: tf.logical_and(index < steps, batch.has_value()),
                 body,
-                (tf.constant(1), iterator.get_next_as_optional(), *tf.nest.flatten(outputs)),
+                (tf.constant(1), take_next(), *tf.nest.flatten(outputs)),
                 parallel_iterations=1,
             )
             return list(loop[2:])
@@ -295,11 +317,11 @@ def on_own_rows(replica_step: Callable[[ReplicaBatch], Any], own: Any) -> Any:
         return replica_step(own._replace(data=_without_optionals(own.data)))
 
 
-def _next_batch(iterator: Any) -> Any:
-    return _from_iterator(iterator, next(iterator))
+def _untimed(take: Callable[[], Any]) -> Any:
+    return take()
 
 
-def _from_iterator(iterator: Any, batch: Any) -> Any:
+def _as_split(iterator: Any, batch: Any) -> Any:
     """What TF distributed is split; on a worker with one replica it looks like any other batch."""
     if isinstance(iterator, tf.distribute.DistributedIterator) and not _is_split(batch):
         return unsplit_batch(batch)

@@ -43,14 +43,18 @@ class RunRecord:
         self._epoch_s = self._call_s = self._test_s = clock()
         self._first_s: float | None = None
         self._validation_s = self._train_s = 0.0
+        self._input_s: Callable[[], float] | None = None
+        self._input_before_s = 0.0
 
-    def begin(self, bits: Mapping[str, Any] | None = None) -> None:
+    def begin(self, bits: Mapping[str, Any] | None = None, input_s: Callable[[], float] | None = None) -> None:
         """Another `fit` begins.
 
         Args:
             bits: What its bits depend on here.
+            input_s: Tells for how many seconds its steps have waited for their batches; None where it is not known.
         """
         self._has_begun, self._first_s = False, None
+        self._input_s = input_s
         self._bits = {} if bits is None else {"bits": bits}
 
     def begin_epoch(self, epoch: int, step: int) -> None:
@@ -62,6 +66,7 @@ class RunRecord:
             self._write({**line, "derived": derived}, anew=step == 0)
         self._epoch_s = self._clock()
         self._validation_s = self._train_s = 0.0
+        self._read_input()
 
     def begin_call(self) -> None:
         """A step begins, or several in one call."""
@@ -72,6 +77,7 @@ class RunRecord:
         took_s = self._clock() - self._call_s
         if self._first_s is None:
             self._first_s = took_s
+            self._read_input()
         else:
             self._train_s += took_s
 
@@ -83,8 +89,16 @@ class RunRecord:
         """It has ended."""
         self._validation_s += self._clock() - self._test_s
 
-    def end_epoch(self, epoch: int, step: int, logs: Mapping[str, Any] | None) -> None:
-        """An epoch has ended."""
+    def end_epoch(self, epoch: int, step: int, logs: Mapping[str, Any] | None, sending_s: float | None = None) -> None:
+        """An epoch has ended.
+
+        Args:
+            epoch: Its number.
+            step: Updates until now.
+            logs: Of it.
+            sending_s: Seconds that the reductions of all its steps but the first call's take by themselves, as the link
+                was measured; None where none was.
+        """
         numbers = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
         line = {
             "kind": "epoch",
@@ -98,6 +112,10 @@ class RunRecord:
             "train_s": self._train_s,
             "validation_s": self._validation_s,
         }
+        if self._input_s is not None:
+            line["input_s"] = self._input_s() - self._input_before_s
+        if sending_s is not None:
+            line["sending_s"] = sending_s
         # Only in the epoch in which it was.
         self._first_s = 0.0
         self._write(line)
@@ -106,6 +124,10 @@ class RunRecord:
         """`fit` has come to its end."""
         if self._has_begun:
             self._write({"kind": "end", "at": self._now()})
+
+    def _read_input(self) -> None:
+        if self._input_s is not None:
+            self._input_before_s = self._input_s()
 
     def _write(self, line: dict[str, Any], *, anew: bool = False) -> None:
         try:

@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.gradients.adascale import AdaScaleSGD
+from tfscale.gradients.sending import reduction_time
 from tfscale.gradients.updaters import innermost
 from tfscale.recovery.location import RemotePath, find_directory
 from tfscale.recovery.store import Store, StoreError, answer_within
@@ -22,6 +23,7 @@ from tfscale.rederive.replica_scaling import current_rate
 from tfscale.replicas.deterministic import bits_of_run
 from tfscale.scaling import BatchPlan
 from tfscale.training.callbacks.run_record import RunRecord
+from tfscale.training.step.input_wait import INPUT_WAIT
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +105,9 @@ class ScalingReport(keras.callbacks.Callback):
         self.rows = []
         self._is_first = True
         if self._record is not None:
-            self._record.begin(bits_of_run(self.model, self.model.distribute_strategy))
+            wait = INPUT_WAIT.of(self.model)
+            input_s = None if wait is None else lambda: wait.seconds
+            self._record.begin(bits_of_run(self.model, self.model.distribute_strategy), input_s)
         if self._directory is not None:
             self._writer = tf.summary.create_file_writer(str(self._directory / "scaling"))
 
@@ -149,7 +153,7 @@ class ScalingReport(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Writes a row."""
         if self._record is not None:
-            self._record.end_epoch(epoch, self._steps(), logs)
+            self._record.end_epoch(epoch, self._steps(), logs, self._sending_s())
         row = self._row(epoch)
         self.rows.append(row)
         shown = ", ".join(f"{name} {value:.6g}" for name, value in row.items() if value is not None)
@@ -193,6 +197,12 @@ class ScalingReport(keras.callbacks.Callback):
         if isinstance(optimizer, AdaScaleSGD):
             return float(keras.ops.convert_to_numpy(optimizer.position))
         return float(self._plan.steps_to_reference_steps(steps))
+
+    def _sending_s(self) -> float | None:
+        """Of all steps but those of the first call, whose time is another."""
+        reduction_s = reduction_time(self.model)
+        updates = (self._batches - self._untimed) / (innermost(self.model.optimizer).gradient_accumulation_steps or 1)
+        return None if reduction_s is None else reduction_s * updates
 
     def _steps(self) -> int:
         return int(keras.ops.convert_to_numpy(innermost(self.model.optimizer).iterations))
