@@ -35,7 +35,7 @@ class DrawsBesideError(ModelError):
 
 # Of a step on all rows, what this replica holds of the batch; None for any other step.
 _WHOLE = Slot[Share | None]("divided_share")
-# Of the graph's operations, those of divided calls: the first, and the one after the last.
+# Of the graph's operations, those of divided calls and of other replicas: the first, and the one after the last.
 _INSIDE = Slot[list[tuple[int, int]]]("divided_calls", list, shown=len)
 
 
@@ -62,19 +62,21 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
         layer.call = functools.update_wrapper(functools.partial(_call, own, divides(layer)), own)
     with _WHOLE.carrying(share), _INSIDE.carrying([]):
         first = _num_operations()
-        with in_share(alone), _keeping_losses(model):
+        with in_share(alone), _taking_turns(model):
             yield
         _refuse_draws(model.distribute_strategy, first)
 
 
 @contextlib.contextmanager
-def _keeping_losses(model: keras.Model) -> Iterator[None]:
-    """Lets layers keep the losses of this replica alone, while others take their turn in what gathers rows."""
+def _taking_turns(model: keras.Model) -> Iterator[None]:
+    """Keeps apart what is of this replica, while others take their turn in what gathers rows: losses, operations."""
     context, lists = tf.distribute.get_replica_context(), lists_of_losses(flat_layers(model))
 
     def merge_call(*args: Any, **kwargs: Any) -> Any:
-        kept = [list(losses) for losses in lists]
+        kept, first = [list(losses) for losses in lists], _num_operations()
         result = outer(*args, **kwargs)
+        # What was traced meanwhile is of other replicas, which look for themselves.
+        _INSIDE.value.append((first, _num_operations()))
         for losses, own in zip(lists, kept, strict=True):
             losses[:] = own
         return result

@@ -52,6 +52,30 @@ def batching_dataset(dataset: tf.data.Dataset) -> str | None:
         (dataset,) = read(dataset, "_inputs")()
 
 
+def batch_sizes(dataset: tf.data.Dataset) -> list[int | None]:
+    """Of how many rows the batches are that each part of an element comes from; None where the pipeline does not tell.
+
+    Why: `zip` puts batches of several sizes together, which specs tell with `drop_remainder` only.
+    Breaks first: tests/training/check/test_several_sizes.py.
+    """
+    name = type(dataset).__name__.strip("_")
+    parts = tf.nest.flatten(dataset.element_spec)
+    inputs = read(dataset, "_inputs")()
+    if name == "ZipDataset":
+        return [size for each in inputs for size in batch_sizes(each)]
+    if name in _UNCHANGED_ELEMENTS:
+        return batch_sizes(inputs[0])
+    if name in ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset"):
+        size = tf.get_static_value(read(dataset, "_batch_size"))
+        return [None if size is None else int(size)] * len(parts)
+    if name not in ("MapDataset", "ParallelMapDataset"):
+        return [None] * len(parts)
+    before = {*batch_sizes(inputs[0])}
+    # What a function makes of one batch has its rows, as far as specs tell.
+    is_kept = len(before) == 1 and _rows_of_spec(dataset.element_spec) <= _rows_of_spec(inputs[0].element_spec)
+    return [before.pop() if is_kept else None] * len(parts)
+
+
 def groups_by_window(dataset: tf.data.Dataset) -> bool:
     """Whether `dataset` was batched by `group_by_window` or `bucket_by_sequence_length`, in batches of many sizes.
 

@@ -48,9 +48,11 @@ class RowPlan(NamedTuple):
     """Side inputs."""
     open: tuple[int, ...] = ()
     """Inputs that hold the rows in a batch where they have as many as the reference, and are whole elsewhere."""
+    other_sizes: tuple[int, ...] = ()
+    """Leaves that hold rows of their own, and another number of them, as unlabelled examples beside labelled ones."""
 
 
-def plan_rows(leaves: Sequence[Leaf]) -> RowPlan:
+def plan_rows(leaves: Sequence[Leaf], sizes: Sequence[int | None] | None = None) -> RowPlan:
     """Decides from specs alone what holds the rows of a batch.
 
     Labels, weights and inputs each hold the rows in one leaf at least. Where all first dimensions are known, the rows
@@ -59,6 +61,8 @@ def plan_rows(leaves: Sequence[Leaf]) -> RowPlan:
 
     Args:
         leaves: Of a batch, in the order of `tf.nest.flatten`.
+        sizes: Of how many rows the batches are that each comes from, where a pipeline tells; given where a batch may
+            hold rows of several sizes.
 
     Raises:
         DataError: When nothing has rows, or it cannot be told what has.
@@ -72,6 +76,8 @@ def plan_rows(leaves: Sequence[Leaf]) -> RowPlan:
     present = {part: found for part, found in parts.items() if found}
     if not present:
         raise DataError("A batch must hold at least one tensor with a batch dimension.\nReceived: only scalars.")
+    if sizes is not None and (several := _plan_sizes(leaves, sizes, present)) is not None:
+        return several
     known = [
         {leaves[i].rows for i in found} for found in present.values() if all(leaves[i].rows is not None for i in found)
     ]
@@ -91,6 +97,22 @@ def plan_rows(leaves: Sequence[Leaf]) -> RowPlan:
         sorted(i for i in sure if i != reference and (leaves[i].rows is None or leaves[reference].rows is None))
     )
     return RowPlan(reference, equal, tuple(sorted(whole)), open_inputs)
+
+
+def _plan_sizes(
+    leaves: Sequence[Leaf], sizes: Sequence[int | None], present: Mapping[str, Sequence[int]]
+) -> RowPlan | None:
+    """For a batch whose parts have no number of rows in common: the rows are those of which there are most."""
+    numbers = {i: leaves[i].rows or sizes[i] for found in present.values() for i in found}
+    if None in numbers.values():
+        return None
+    by_part = [{numbers[i] for i in found} for found in present.values()]
+    if len(set.intersection(*by_part)) == 1:
+        return None
+    most = max(number for number in numbers.values() if number is not None)
+    reference, *others = [i for i, number in numbers.items() if number == most]
+    equal = tuple(i for i in others if leaves[i].rows is None or leaves[reference].rows is None)
+    return RowPlan(reference, equal, other_sizes=tuple(i for i, number in numbers.items() if number != most))
 
 
 def _refuse(leaves: Sequence[Leaf], present: Mapping[str, Sequence[int]]) -> NoReturn:

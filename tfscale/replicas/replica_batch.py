@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -21,6 +21,8 @@ import tensorflow as tf
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
 from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_walk import mark_own
+
+SEVERAL_SIZES = "several sizes"
 
 
 class ReplicaBatch(NamedTuple):
@@ -36,7 +38,8 @@ class ReplicaBatch(NamedTuple):
     """Row of the global batch at which this replica's begin, an int64 scalar; None likewise."""
     whole: Any = ()
     """Which leaves of `data` are side inputs, by their places: a dict from `"3"`, say, to `()`, or to a bool scalar
-    where only the batch tells. In keys, because those of a structure are all of Python that a dataset hands on."""
+    where only the batch tells. In keys, because those of a structure are all of Python that a dataset hands on. With
+    the key `SEVERAL_SIZES` what is whole are rows as well, of which there are fewer."""
 
 
 class LocalReplicas(NamedTuple):
@@ -115,7 +118,9 @@ def worker_addresses(strategy: tf.distribute.Strategy) -> list[str]:
     return [*jobs.get("chief", []), *jobs.get("worker", [])] or ["localhost"]
 
 
-def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = True) -> tuple[ReplicaBatch, ...]:
+def split_global_batch(
+    data: Any, replicas: LocalReplicas, *, stand_in: bool = True, sizes: Sequence[int | None] | None = None
+) -> tuple[ReplicaBatch, ...]:
     """Splits a global batch into the batches of this process's replicas.
 
     A batch smaller than N leaves replicas without rows. Many kernels cannot compute on none (oneDNN's convolution
@@ -126,6 +131,7 @@ def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = T
             dimension, scalars or optionals; the last three go to every replica as they are.
         replicas: Which replicas to make batches for.
         stand_in: Whether a replica without rows gets one that does not count, or an empty batch.
+        sizes: As `plan_rows`.
 
     Returns:
         One `ReplicaBatch` per local replica.
@@ -133,7 +139,7 @@ def split_global_batch(data: Any, replicas: LocalReplicas, *, stand_in: bool = T
     Raises:
         DataError: When nothing in `data` has a batch dimension, or it cannot be told what has.
     """
-    rows, whole = count_rows(data)
+    rows, whole = count_rows(data, sizes)
     return split_rows(data, rows, whole, replicas, stand_in=stand_in)
 
 
@@ -151,17 +157,23 @@ def split_rows(
     return tuple(batches)
 
 
-def count_rows(data: Any) -> tuple[Any, Any]:
+def count_rows(data: Any, sizes: Sequence[int | None] | None = None) -> tuple[Any, Any]:
     """The rows of a batch, and which of its leaves are side inputs, as `ReplicaBatch.whole`.
+
+    Args:
+        data: Of the batch.
+        sizes: As `plan_rows`.
 
     Raises:
         DataError: As `plan_rows`.
     """
     leaves = tf.nest.flatten(data)
-    plan = plan_rows(leaves_of(data))
+    plan = plan_rows(leaves_of(data), sizes)
     rows = num_rows(leaves[plan.reference])
     whole: dict[str, Any] = {str(place): () for place in plan.whole}
     whole |= {str(place): tf.not_equal(tf.cast(num_rows(leaves[place]), tf.int64), rows) for place in plan.open}
+    if plan.other_sizes:
+        whole |= {str(place): tf.constant(True) for place in plan.other_sizes} | {SEVERAL_SIZES: ()}
     return rows, whole or ()
 
 
@@ -293,6 +305,7 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
         for_loop: Whether a loop of the user's own takes the batches: each replica's rows and nothing else, in what
             `strategy.run` hands out.
         logical: Among how many logical replicas they are divided; None for no others.
+        sizes: As `plan_rows`.
     """
 
     def __init__(
@@ -302,15 +315,17 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
         *,
         for_loop: bool = False,
         logical: int | None = None,
+        sizes: Sequence[int | None] | None = None,
     ):
+        self._sizes = sizes
         self._replicas = local_replicas(strategy)._replace(logical=logical)
         self._for_loop = for_loop
         self._strategy = strategy
         self.global_spec = dataset.element_spec
         self.undistributed = dataset
         """What it was made of, which is what Keras recognises as data."""
-        plan = plan_rows(leaves_of(dataset.element_spec))
-        self._has_side_inputs = bool(plan.whole or plan.open)
+        plan = plan_rows(leaves_of(dataset.element_spec), sizes)
+        self._has_side_inputs = bool(plan.whole or plan.open or plan.other_sizes)
         self._dataset = dataset.prefetch(tf.data.AUTOTUNE)
         self._first = 0
 
@@ -353,7 +368,7 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
     @tf.autograph.experimental.do_not_convert
     def _split(self, *element: Any) -> tuple[ReplicaBatch, ...]:
         batch = element if isinstance(self.global_spec, tuple) else element[0]
-        return split_global_batch(batch, self._replicas)
+        return split_global_batch(batch, self._replicas, sizes=self._sizes)
 
 
 def in_turn_on_gpus(steps: tf.data.Dataset, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedDataset:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tfscale.replicas.agreement import agree_with_chief, gather_rows_of_workers
 from tfscale.replicas.replica_batch import (
+    SEVERAL_SIZES,
     LocalReplicas,
     ReplicaBatch,
     count_rows,
@@ -57,6 +58,11 @@ class CheckRows(NamedTuple):
     shaken_by: float = 0.0
     """Of what share of itself each input was changed at most."""
 
+    @property
+    def have_several_sizes(self) -> bool:
+        """Whether parts of the batch have different numbers of rows."""
+        return SEVERAL_SIZES in self.parts[0].whole
+
     @classmethod
     def of(cls, batch: Any, strategy: tf.distribute.Strategy, amount: Amount = Amount.MOST) -> CheckRows:
         """The first rows of a batch.
@@ -75,7 +81,7 @@ class CheckRows(NamedTuple):
         data = _concat_rows(parts, strategy, most, places) if is_divided else parts[0].data
         data = keras.tree.map_structure(_present, data)
         # Decided by the whole batch: beside a few rows, a side input may look like more of them.
-        whole = {str(place): () for place in places}
+        whole = _kept(parts[0].whole, places)
         held = (leaf for place, leaf in enumerate(tf.nest.flatten(data)) if has_rows(leaf) and place not in places)
         count = min(int(num_rows(next(held))), most)
         if amount is Amount.MOST:
@@ -151,7 +157,15 @@ def _is_special(leaf: Any) -> bool:
 
 def _places(whole: Any) -> set[int]:
     """The leaves that every replica has whole."""
-    return {int(place) for place, known in dict(whole).items() if isinstance(known, tuple) or bool(known)}
+    known = dict(whole).items()
+    return {int(place) for place, is_whole in known if place.isdigit() and (isinstance(is_whole, tuple) or is_whole)}
+
+
+def _kept(whole: Any, places: set[int]) -> dict[str, Any]:
+    """`ReplicaBatch.whole` of a few rows: rows of other sizes are open in number there, too."""
+    are_rows = SEVERAL_SIZES in whole
+    found: dict[str, Any] = {str(place): tf.constant(True) if are_rows else () for place in places}
+    return found | ({SEVERAL_SIZES: ()} if are_rows else {})
 
 
 def _concat_rows(

@@ -46,6 +46,7 @@ from tfscale.training.check.step_differences import (
 )
 from tfscale.training.check.step_findings import StepFindings
 from tfscale.training.step.own_numbers import OwnNumbers
+from tfscale.training.step.several_sizes import describe_several_sizes
 from tfscale.training.step.state import State
 
 _log = logging.getLogger(__name__)
@@ -193,16 +194,21 @@ class StepCheck:
             # Found before the last `compile`, or of fewer rows.
             self._terms.sums_where_read, self._terms.divides = False, None
             self._runs.forget()
-        message = self._look_in_one_way(rows)
+        several = rows.have_several_sizes
+        message = "It cannot be." if several else self._look_in_one_way(rows)
         draws = ""
         for way in other_ways(self._model, is_own=self._is_own, is_eager=self._is_eager) if message else ():
+            if several and way.divides is None:
+                continue
             try:
-                if not self._look_in_another_way(rows, way):
+                found = self._look_in_another_way(rows, way)
+                if not found:
                     _log.log(way.level, "the %s %s", self._what, way.text)
                     return ""
+                message = found if several else message
             except DrawsBesideError as error:
                 draws = f"\n{error}"
-        return message + draws
+        return (describe_several_sizes(rows.parts[0], message) if several else message) + draws
 
     def _look_in_one_way(self, rows: CheckRows) -> str:
         message = self._of_all(lambda: self._trace_divided(rows))

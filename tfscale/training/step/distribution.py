@@ -18,8 +18,15 @@ import tensorflow as tf
 from tfscale.cluster.place import ON_BATCH
 from tfscale.data.dataset import GlobalDataset, OwnBatches, find_global_dataset
 from tfscale.errors import DataError, ModelError
+from tfscale.exact.plain_step import has_own_logs
 from tfscale.exact.randomness import seeds_of_replicas, separate_random_streams
-from tfscale.framework.datasets import groups_by_window, has_unseeded_shuffle, one_replica_spec, shuffles_batches
+from tfscale.framework.datasets import (
+    batch_sizes,
+    groups_by_window,
+    has_unseeded_shuffle,
+    one_replica_spec,
+    shuffles_batches,
+)
 from tfscale.replicas.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
 from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.callers import callers
@@ -55,7 +62,9 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
             _check_division(own, logical)
             return OwnBatches(own, strategy)
         _refuse_own_orders(dataset, strategy)
-        return GlobalBatches(_checked(dataset, expected), strategy, for_loop=model is None, logical=logical)
+        sizes = batch_sizes(dataset) if model is not None and has_own_logs(model) else None
+        checked = _checked(dataset, expected, sizes)
+        return GlobalBatches(checked, strategy, for_loop=model is None, logical=logical, sizes=sizes)
 
     strategy.experimental_distribute_dataset = distribute
     run = strategy.run
@@ -223,7 +232,9 @@ class _Seen(NamedTuple):
     """Likewise, whether it had another first dimension."""
 
 
-def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.data.Dataset:
+def _checked(
+    dataset: tf.data.Dataset, expected: ExpectedBatch | None, sizes: Sequence[int | None] | None = None
+) -> tf.data.Dataset:
     """Fails in the pipeline, before the step, when the parts of a batch do not fit together, or it is of a wrong size.
 
     With `expected`, full batches are to be of so many rows. The last batch of an epoch may be smaller, and so may the
@@ -234,7 +245,9 @@ def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.dat
         DataError: As `plan_rows`.
     """
     leaves = leaves_of(dataset.element_spec)
-    plan = plan_rows(leaves)
+    plan = plan_rows(leaves, sizes)
+    if plan.other_sizes and expected is not None:
+        expected = _check_sizes(leaves, sizes or (), expected)
     may_be_smaller = expected is not None and _may_be_smaller(dataset, expected)
     varies = groups_by_window(dataset)
     global_batch = None if expected is None or leaves[plan.reference].rows == expected.rows else expected.rows
@@ -261,6 +274,15 @@ def _checked(dataset: tf.data.Dataset, expected: ExpectedBatch | None) -> tf.dat
     never = tuple(tf.constant(False) for _ in plan.open)
     before = _Seen(tf.constant(-1, tf.int64), never, never)
     return dataset.scan(before, check)
+
+
+def _check_sizes(leaves: Sequence[Leaf], sizes: Sequence[int | None], expected: ExpectedBatch) -> ExpectedBatch | None:
+    """Of several sizes one, or all of them together, must be the global batch."""
+    numbers = dict.fromkeys(leaf.rows or size for leaf, size in zip(leaves, sizes, strict=True) if leaf.shape != ())
+    known = [number for number in numbers if number is not None]
+    if expected.rows not in (*known, sum(known)):
+        raise _wrong_batch(max(known), expected.rows)
+    return None
 
 
 def _check_open(

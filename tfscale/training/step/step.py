@@ -39,6 +39,7 @@ from tfscale.training.step import checksums
 from tfscale.training.step.logical_replicas import refuse_division_by_calls
 from tfscale.training.step.non_finite import Telling, not_finite, telling, watching
 from tfscale.training.step.sent_along import SentAlong, weighted
+from tfscale.training.step.several_sizes import refuse_several_sizes
 
 Logs = dict[str, Any]
 
@@ -110,6 +111,7 @@ def own_train_step(model: keras.Model, batch: ReplicaBatch, batch_norm: str, *, 
         share = share_of(batch)
         if terms.divides:
             return _logs_of_all_rows(model, "train_step", batch, terms.divides, batch_norm)
+        refuse_several_sizes(batch)
         sent = _sent_by_training(model, batch_norm, share, batch)
         with in_share(share._replace(weights_gradients=True)), metrics.remembering_results() as given:
             with _as_on_one_replica(model, share):
@@ -130,6 +132,7 @@ def own_test_step(model: keras.Model, batch: ReplicaBatch, *, terms: Terms) -> L
     if terms.divides:
         with meeting_terms(terms):
             return _logs_of_all_rows(model, "test_step", batch, terms.divides)
+    refuse_several_sizes(batch)
     share = share_of(batch)
     with in_share(share), meeting_terms(terms), metrics.remembering_results() as given:
         with _as_on_one_replica(model, share):

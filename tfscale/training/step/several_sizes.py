@@ -1,0 +1,52 @@
+"""What if parts of a batch have different numbers of rows, as unlabelled examples beside labelled ones?
+
+A share of the ones is no share of the others, and what a step makes of both cannot be weighted. So every replica gets
+all rows, and the calls of the step's layers are divided (`exact/divided_calls.py`), each by the rows that it gets.
+Whether that is the step of one replica, the look at the first batch says.
+"""
+
+from __future__ import annotations
+
+from tfscale.errors import DataError
+from tfscale.replicas.batch_rows import leaves_of
+from tfscale.replicas.replica_batch import SEVERAL_SIZES, ReplicaBatch
+from tfscale.replicas.share import num_replicas
+
+_RULE = "A batch whose parts have different numbers of rows must have its step divided by the calls of layers."
+
+
+def refuse_several_sizes(batch: ReplicaBatch) -> None:
+    """Refuses to divide the rows of a batch that has several numbers of them; one replica has all.
+
+    Args:
+        batch: That of a replica.
+
+    Raises:
+        DataError: When it has.
+    """
+    if SEVERAL_SIZES in batch.whole and num_replicas() > 1:
+        raise DataError(
+            f"{_RULE}\nReceived: {describe_parts(batch)}, and nothing that says that this is right: that takes "
+            '`prepare(model, check="auto")`, a step that is no eager one, and a first batch.'
+        )
+
+
+def describe_several_sizes(batch: ReplicaBatch, why: str) -> str:
+    """The text of the error for a step that could not be divided so.
+
+    Args:
+        batch: That of a replica.
+        why: It could not.
+    """
+    return (
+        f"{_RULE}\nReceived: {describe_parts(batch)}. It was divided so, and is not that of one replica. Batch all "
+        "parts by one number, as `repeat` and `zip` before one `batch` do, or cure this:\n" + why
+    )
+
+
+def describe_parts(batch: ReplicaBatch) -> str:
+    """Which parts of a batch hold the rows of which there are most, and which other ones."""
+    leaves = [leaf for leaf in leaves_of(batch.data) if leaf.shape != ()]
+    fewer = [leaf.path for place, leaf in enumerate(leaves_of(batch.data)) if str(place) in batch.whole]
+    most = [leaf.path for leaf in leaves if leaf.path not in fewer]
+    return f"{', '.join(most[:3])} with more rows than {', '.join(fewer[:3])}"
