@@ -11,7 +11,7 @@ import tfscale
 from tests.exact.cases_batch_norm import count_collectives
 from tfscale.exact.losses import gather_with_own_slope
 from tfscale.gradients.compression.riders import sum_with_riders
-from tfscale.replicas.all_reduce import all_reduce_sum, global_mean, replica_id, set_communication_options
+from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, global_mean, replica_id, set_communication_options
 from tfscale.replicas.own_share import agree_on_share, make_share
 from tfscale.replicas.packs import Packing
 
@@ -134,6 +134,24 @@ def gathered(num_replicas: int, rows: int) -> dict[str, Any]:
 
     results, _ = _run(_strategy(num_replicas), replica)
     return {"x": x, "gathered": [r[0] for r in results], "gradients": [r[1] for r in results]}
+
+
+def all_rows(dtype: str) -> list[list[Any]]:
+    """Whether each of 3 replicas, of 2, 0 and 3 rows, gathers them all."""
+    texts = np.array(
+        [[b"x", b""], [b"a\0b", "Z\u00fcrich".encode()], [b"", b"\xff"], [b"y", b"z"], [b"\0", b"w" * 300]], object
+    )
+    numbers = np.array([[0, 1], [1, 1], [1, 0], [0, 0], [1, 1]])
+    most = {"uint8": 255, "int16": -32768, "uint32": 2**32 - 1, "uint64": 2**64 - 1}.get(dtype, 1)
+    rows = texts if dtype == "string" else (numbers.astype("uint64" if most > 1 else "int64") * most).astype(dtype)
+
+    def replica() -> list[tf.Tensor]:
+        first = tf.constant([0, 2, 2, 5])[replica_id() : replica_id() + 2]
+        own = tf.constant(rows, dtype)[first[0] : first[1]]
+        return [all_gather(own)]
+
+    results, _ = _run(_strategy(3), replica)
+    return [[np.array_equal(each, rows) and each.dtype == rows.dtype for each in result] for result in results]
 
 
 def shares(counts: tuple[int, ...]) -> list[dict[str, float]]:

@@ -24,6 +24,8 @@ MEANS = [
     ((0, 0), np.nan),
 ]
 GATHERED_ROWS = (1, 2, 5)
+# What a data set holds: pictures are bytes, features of a table strings.
+DTYPES = ("string", "uint8", "bool", "int16", "uint32", "uint64", "int64", "float16")
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,7 @@ def results():
         by_replicas[len(counts)].append((f"{CASES}:means", (counts,)))
     for rows in GATHERED_ROWS:
         by_replicas[3].append((f"{CASES}:gathered", (3, rows)))
+    by_replicas[3] += [(f"{CASES}:all_rows", (dtype,)) for dtype in DTYPES]
     # Last: it changes how the strategy of its process sends.
     by_replicas[2].append((f"{CASES}:packs", (2,)))
     by_replicas[3].append((f"{CASES}:shares", ((3, 0, 5),)))
@@ -101,3 +104,8 @@ def test_gathered_rows_and_their_gradient(results, rows):
         np.testing.assert_array_equal(gathered, found["x"])
     # The sum of squares of all rows: each replica keeps the slope of its own.
     np.testing.assert_allclose(np.concatenate(found["gradients"]), 2 * found["x"])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_of_any_dtype_are_gathered(results, dtype):
+    assert result_of(results, "all_rows", dtype) == [[True]] * 3

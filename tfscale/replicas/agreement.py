@@ -105,7 +105,7 @@ LONGEST_TEXT = 4000
 
 
 def gather_rows_of_workers(strategy: tf.distribute.Strategy, rows: Any) -> Any:
-    """The rows of all workers, in order of rank; `rows` themselves where there is one. Numbers only.
+    """The rows of all workers, in order of rank; `rows` themselves where there is one.
 
     Args:
         strategy: Of the job.

@@ -159,11 +159,20 @@ def _cast(value: Any, dtype: tf.DType) -> Any:
     return value if value.dtype == dtype else tf.cast(value, dtype)
 
 
+# Collectives carry float32, float64, int32 and int64 only; pictures are bytes.
+_SENT_AS = {
+    **dict.fromkeys([tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16], tf.int32),
+    # Back and forth keeps every bit.
+    **dict.fromkeys([tf.uint32, tf.uint64], tf.int64),
+}
+
+
 def all_gather(rows: tf.Tensor) -> tf.Tensor:
     """The rows of all replicas, in the order of the replicas.
 
     Args:
-        rows: Tensor `[n_i, ...]`; the number of rows may differ between replicas, and be 0.
+        rows: Tensor `[n_i, ...]`, of numbers, truth values or strings; the number of rows may differ between replicas,
+            and be 0.
 
     Returns:
         Tensor `[sum of n_i, ...]`, equal on all replicas.
@@ -171,9 +180,10 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     context = tf.distribute.get_replica_context()
     if num_replicas() == 1:
         return rows
+    if rows.dtype == tf.string:
+        return _gather_texts(rows)
     _refuse_to_send_here()
-    # Collectives carry numbers only, and none of bfloat16.
-    wire = tf.cast(rows, tf.int32) if rows.dtype == tf.bool else widened(rows)
+    wire = _cast(widened(rows), _SENT_AS.get(rows.dtype, widened(rows).dtype))
     progress = current_progress()
     if progress is not None:
         progress.arrive([wire])
@@ -183,6 +193,18 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     gathered.set_shape([None, *rows.shape[1:]])
     if progress is not None:
         progress.leave([gathered])
+    mark_equal(gathered)
+    return gathered
+
+
+def _gather_texts(rows: tf.Tensor) -> tf.Tensor:
+    """As `all_gather`, of strings: their lengths travel, and their bytes, one after the other."""
+    lengths = all_gather(tf.strings.length(rows))
+    own = tf.io.decode_raw(tf.strings.reduce_join(tf.reshape(rows, [-1])), tf.uint8)
+    letters = tf.gather(tf.constant([bytes([i]) for i in range(256)], tf.string), tf.cast(all_gather(own), tf.int32))
+    words = tf.RaggedTensor.from_row_lengths(letters, tf.reshape(lengths, [-1]))
+    gathered = tf.reshape(tf.strings.reduce_join(words, axis=-1), tf.shape(lengths))
+    gathered.set_shape(lengths.shape)
     mark_equal(gathered)
     return gathered
 
