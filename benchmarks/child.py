@@ -48,6 +48,10 @@ def _build(contender: Contender, model_name: str) -> Any:
         from benchmarks import torch_loop
 
         return torch_loop.make_block(contender, model_name)
+    if contender.library == "jax":
+        from benchmarks import fitting
+
+        return fitting.make_block(contender, model_name)
     import tensorflow as tf
 
     if contender.one_core_each:
@@ -73,7 +77,7 @@ def _cpu_s() -> float:
 
 def _versions() -> dict[str, str]:
     versions = {}
-    for name in ("tensorflow", "keras", "tf_keras", "torch", "numpy", "tfscale"):
+    for name in ("tensorflow", "keras", "tf_keras", "jax", "torch", "numpy", "tfscale"):
         # A source tree that was never installed has no version.
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             if name in sys.modules:

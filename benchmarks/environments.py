@@ -1,4 +1,4 @@
-"""Which interpreter runs a contender? tf_keras, and PyTorch on GPUs, get environments of their own."""
+"""Which interpreter runs a contender? tf_keras, JAX, and PyTorch on GPUs get environments of their own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from benchmarks.contenders import Contender
 from benchmarks.processes import ROOT
 
 TF_KERAS_ENVIRONMENT = ROOT / ".venv-tf-keras"
+JAX_ENVIRONMENT = ROOT / ".venv-jax"
 TORCH_ENVIRONMENT = ROOT / ".venv-torch"
 # With its CUDA, which must not lie among TensorFlow's; numpy and psutil are what this package needs.
 TORCH_PACKAGES = ("torch==2.13.*", "numpy>=1.26", "psutil>=5.9")
+# Its builds for CPUs; the newest that this Python takes.
+JAX_PACKAGES = ("jax>=0.6", "numpy>=1.26")
 _INSTALL_TIMEOUT_S = 600.0
 
 
@@ -24,6 +27,8 @@ def python_of(contender: Contender) -> Path:
     """The interpreter of a contender."""
     if contender.library == "tf_keras":
         return TF_KERAS_ENVIRONMENT / "bin" / "python"
+    if contender.library == "jax":
+        return JAX_ENVIRONMENT / "bin" / "python"
     return Path(sys.executable)
 
 
@@ -40,6 +45,18 @@ def make_tf_keras_environment(tensorflow: str) -> str | None:
     release = Version(tensorflow)
     packages = [f"tensorflow=={tensorflow}", f"tf_keras=={release.major}.{release.minor}.*"]
     return make_environment(TF_KERAS_ENVIRONMENT, packages, _INSTALL_TIMEOUT_S)
+
+
+def make_jax_environment(keras: str) -> str | None:
+    """Installs JAX beside the given release of Keras, without TensorFlow, unless that was done before.
+
+    Args:
+        keras: Such as `"3.15.0"`.
+
+    Returns:
+        None when the environment is there, else why it is not.
+    """
+    return make_environment(JAX_ENVIRONMENT, [f"keras=={keras}", *JAX_PACKAGES], _INSTALL_TIMEOUT_S)
 
 
 def make_environment(folder: Path, packages: Sequence[str], timeout_s: float) -> str | None:

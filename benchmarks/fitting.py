@@ -1,4 +1,4 @@
-"""The contenders that call `fit`: tfscale, plain Keras, tf_keras.
+"""The contenders that call `fit`: tfscale, plain Keras, tf_keras, Keras on JAX.
 
 What is timed is whole epochs, by a callback that looks at the clock only between epochs: per-batch
 hooks would cost some contenders more than others.
@@ -10,8 +10,6 @@ import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
-
-import tensorflow as tf
 
 from benchmarks import models
 from benchmarks.contenders import SMALL_MODEL, Contender
@@ -33,7 +31,8 @@ def make_block(contender: Contender, model_name: str) -> Block:
             metrics=None if is_small else ["accuracy"],
             steps_per_execution=contender.steps_per_call,
         )
-    data = models.small_dataset(contender.global_batch) if is_small else models.dataset(contender.global_batch)
+    make_data = models.small_dataset if is_small else models.arrays if contender.library == "jax" else models.dataset
+    data = make_data(contender.global_batch)
     return fit_block(keras, model, data)
 
 
@@ -68,7 +67,7 @@ def _library(contender: Contender) -> tuple[Any, Callable[[], Any], Callable[[An
         import tfscale
 
         data_parallel = tfscale.DataParallel(
-            global_batch=contender.global_batch, steps_per_execution="always" if contender.chosen_steps else None
+            global_batch=contender.global_batch, steps_per_execution=contender.chosen_steps
         )
         return keras, data_parallel.scope, data_parallel.prepare
     if contender.library == "tf_keras":
@@ -77,6 +76,11 @@ def _library(contender: Contender) -> tuple[Any, Callable[[], Any], Callable[[An
         import keras
     if not contender.distributed:
         return keras, contextlib.nullcontext, lambda model: model
+    if contender.library == "jax":
+        keras.distribution.set_distribution(keras.distribution.DataParallel())
+        return keras, contextlib.nullcontext, lambda model: model
+    import tensorflow as tf
+
     if contender.num_workers > 1:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     else:

@@ -5,12 +5,17 @@ Small on purpose: the less a step computes, the more of it is the library's own.
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from benchmarks.contenders import LEARNING_RATE, MOMENTUM, SMALL_MODEL
+
+if TYPE_CHECKING:
+    # Where Keras runs on JAX there is no TensorFlow.
+    import tensorflow as tf
 
 NUM_EXAMPLES = 2048
 NUM_CLASSES = 10
@@ -66,14 +71,25 @@ def dataset(batch: int, *, rank: int = 0, num_workers: int = 1) -> tf.data.Datas
         rank: Which worker reads; it sees every `num_workers`-th example.
         num_workers: Among how many workers the examples are divided.
     """
+    import tensorflow as tf
+
     x, y = images()
     examples = tf.data.Dataset.from_tensor_slices((x[rank::num_workers], y[rank::num_workers]))
     batches = examples.batch(batch, drop_remainder=True).cache()
     return batches.repeat().prefetch(tf.data.AUTOTUNE)
 
 
+def arrays(batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The batches of `dataset` as arrays, without end: of what Keras on JAX takes, the least work."""
+    x, y = images()
+    batches = [(x[first : first + batch], y[first : first + batch]) for first in range(0, len(x) - batch + 1, batch)]
+    yield from itertools.cycle(batches)
+
+
 def small_dataset(batch: int) -> tf.data.Dataset:
     """What the small model reads: numbers in batches kept in memory, without end."""
+    import tensorflow as tf
+
     generator = np.random.default_rng(0)
     x = generator.standard_normal((NUM_EXAMPLES, 20), dtype=np.float32)
     y = np.tanh(x.sum(axis=1, keepdims=True))

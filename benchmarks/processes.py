@@ -182,6 +182,9 @@ class Worker:
 def _environments(contender: Contender) -> list[dict[str, str]]:
     """The environment of each worker: this process's, without GPUs, in a cluster of their own."""
     own = plain_environment() | {"TF_USE_LEGACY_KERAS": "1" if contender.library == "tf_keras" else "0"}
+    if contender.library == "jax":
+        devices = f"--xla_force_host_platform_device_count={contender.num_replicas}"
+        own |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": devices}
     if contender.num_workers == 1:
         return [own]
     addresses = free_addresses(contender.num_workers)

@@ -8,10 +8,12 @@ import time
 
 import pytest
 
-from benchmarks.__main__ import main
+from benchmarks import environments
+from benchmarks.__main__ import _parse, _plan, main
 from benchmarks.check.plan import FirstStep
 from benchmarks.check.report import Row
-from benchmarks.contenders import GROUPS, Bar, Contender, Heat, heats
+from benchmarks.contenders import AS_IT_COMES, GROUPS, Bar, Contender, Heat, heats
+from benchmarks.environments import JAX_ENVIRONMENT, python_of
 from benchmarks.heat import compare, steps_per_epoch
 from benchmarks.processes import ContenderError, Measurement, running
 from tests.processes import children
@@ -19,6 +21,7 @@ from tests.repository import ROOT
 
 # `fit` on a machine that others use as well: what is tested is that it ends with a table.
 _TIMEOUT_S = 120
+JAX_IS_HERE = (JAX_ENVIRONMENT / "installed").exists()
 
 
 def test_quick_run_prints_a_table_and_keeps_the_blocks(tmp_path):
@@ -76,6 +79,39 @@ def test_every_bar_names_a_contender_and_both_sides_take_as_many_steps_per_call(
         assert len(set(labels)) == len(labels)
         assert {bar.against for bar in heat.bars} <= set(labels)
         assert len({each.steps_per_call for each in heat.contenders}) == 1
+
+
+def test_peers_that_are_not_here_are_left_out():
+    libraries = [each.library for group in GROUPS for heat in heats(group) for each in heat.contenders]
+    assert {"jax", "torch", "tf_keras"} < set(libraries)
+    left = [heat for group in GROUPS for heat in heats(group, tf_keras=False, torch=False, jax=False)]
+    assert {each.library for heat in left for each in heat.contenders} == {"tfscale", "keras", "raw", "raw_own_input"}
+
+
+def test_jax_that_cannot_be_installed_is_left_out_by_name(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(environments, "JAX_ENVIRONMENT", tmp_path / "jax")
+    monkeypatch.setattr(environments, "JAX_PACKAGES", (str(tmp_path / "nothing.whl"),))
+    plan = _plan(_parse(["--only", "b"]))
+    assert {each.library for heat, _ in plan for each in heat.contenders} == {"tfscale", "keras"}
+    told = capsys.readouterr().err
+    assert "Keras on JAX is left out: " in told
+    assert "nothing.whl" in told
+
+
+@pytest.mark.skipif(not JAX_IS_HERE, reason="Keras on JAX is not installed: `make bench` installs it in .venv-jax")
+def test_keras_on_jax_trains_the_same_model_on_two_devices(tmp_path):
+    contenders = [Contender("jax", "jax", 2, distributed=True), Contender("keras", "keras", batch=128)]
+    with running(contenders, "mlp", [python_of(each) for each in contenders], _TIMEOUT_S) as (jax, keras):
+        on_jax, on_keras = jax.run(4, 1), keras.run(4, 1)
+    assert on_jax.versions.keys() == {"keras", "jax", "numpy"}
+    # Weights of another generator: as large, and so is the loss.
+    assert on_jax.loss == pytest.approx(on_keras.loss, rel=0.2)
+
+
+def test_what_comes_as_it_is_has_no_number_of_steps_given():
+    for heat in [heat for group in GROUPS for heat in heats(group) if heat.title.endswith(AS_IT_COMES)]:
+        assert next(each.chosen_steps for each in heat.contenders if each.library == "tfscale") == "auto"
+        assert all(each.steps_per_call == 1 for each in heat.contenders)
 
 
 def test_a_contender_that_fails_or_is_late_is_ended_and_shown(tmp_path):

@@ -105,6 +105,26 @@ def packs(num_replicas: int) -> dict[str, Any]:
     }
 
 
+def alone(num_replicas: int) -> dict[str, Any]:
+    """Sums where tensors of 20 bytes for each replica travel alone, sparse ones never; and the bytes of collectives."""
+    strategy = _strategy(num_replicas)
+    set_communication_options(strategy, None, Packing(0, alone_bytes=20))
+
+    def replica() -> Any:
+        own = tf.cast(replica_id() + 1, tf.float32)
+        rows = tf.IndexedSlices(tf.fill((1, 32), own), tf.constant([1]), tf.constant([2, 32]))
+        summed = all_reduce_sum([tf.fill([16], own), rows, tf.fill([5, 4], 2 * own), tf.fill([3], 3 * own), own, None])
+        return [tf.convert_to_tensor(each) for each in summed[:-1]]
+
+    function = tf.function(lambda: strategy.run(replica))
+    local = strategy.experimental_local_results
+    sums = [[each.numpy() for each in local(value)] for value in function()]
+    graph = function.get_concrete_function().graph
+    collectives = [op for op in graph.get_operations() if op.type.startswith("CollectiveReduce")]
+    sizes = [4 * op.inputs[0].shape.num_elements() for op in collectives]
+    return {"sums": sums, "sizes": sizes[: len(sizes) // num_replicas]}
+
+
 def means(counts: tuple[int, ...]) -> list[float]:
     """`global_mean` of replicas with `counts` rows each, whose values are their replica's id."""
 

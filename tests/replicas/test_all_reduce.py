@@ -41,6 +41,7 @@ def results():
     # Last: it changes how the strategy of its process sends.
     by_replicas[2].append((f"{CASES}:packs", (2,)))
     by_replicas[3].append((f"{CASES}:shares", ((3, 0, 5),)))
+    by_replicas[3].append((f"{CASES}:alone", (3,)))
     found = {}
     for calls in by_replicas.values():
         found |= run_together(calls)
@@ -62,6 +63,18 @@ def test_sums_in_one_collective_per_dtype(results, num_replicas, dtypes, collect
             assert value.dtype.name == dtype
             np.testing.assert_array_equal(value.astype("float64"), np.full(value.shape, total))
     assert found["collectives"] == collectives_per_replica * num_replicas
+
+
+def test_large_tensors_travel_alone_within_a_process(results):
+    found = result_of(results, "alone", 3)
+    rows = np.zeros((2, 32))
+    rows[1] = 6
+    expected = [np.full(16, 6.0), rows, np.full((5, 4), 12.0), np.full(3, 18.0), np.array(6.0)]
+    for value, right in zip(found["sums"], expected, strict=True):
+        for own in value:
+            np.testing.assert_array_equal(own, right)
+    # In the order in which they are made; what is small travels together, and the sparse one as its rows, gathered.
+    assert found["sizes"] == [64, 80, 4 * 4]
 
 
 def test_sparse_dense_and_missing_gradients(results):

@@ -33,6 +33,20 @@ def test_packs(sizes, bytes_per_pack, expected):
 
 
 @pytest.mark.parametrize(
+    ("sizes", "bytes_per_pack", "expected"),
+    [
+        ([], 0, []),
+        ([9, 9], 0, [[0, 1]]),
+        ([10, 9, 11, 0], 0, [[0], [2], [1, 3]]),
+        ([10, 11], 0, [[0], [1]]),
+        ([10, 10], 20, [[0, 1]]),
+    ],
+)
+def test_large_tensors_travel_alone_beside_one_pack(sizes, bytes_per_pack, expected):
+    assert divide_into_packs(sizes, bytes_per_pack, alone_bytes=10) == expected
+
+
+@pytest.mark.parametrize(
     ("requested", "device_type", "num_workers", "expected"),
     [
         (None, "CPU", 1, 0),
@@ -45,7 +59,10 @@ def test_packs(sizes, bytes_per_pack, expected):
     ],
 )
 def test_choice(requested, device_type, num_workers, expected):
-    assert choose_packing(requested, device_type=device_type, num_workers=num_workers).bytes_per_pack == expected
+    chosen = choose_packing(requested, device_type=device_type, num_workers=num_workers)
+    assert chosen.bytes_per_pack == expected
+    # Within a process alone, and where nobody asked for something else.
+    assert bool(chosen.alone_bytes) is (requested is None and (device_type, num_workers) == ("CPU", 1))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,11 @@ class _Settings(NamedTuple):
     options: Any = None
     packing: Packing = Packing(bytes_per_pack=0)
 
+    @property
+    def alone_bytes(self) -> int:
+        """Of a tensor that has a collective of its own, between the replicas of the context; 0 for none."""
+        return self.packing.alone_bytes * num_replicas()
+
 
 COMMUNICATION = Fact[_Settings](ReplicaGroup, "communication", lambda settings: settings.packing)
 
@@ -113,7 +118,9 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
     for indices in _by_dtype(tensors).values():
         total_bytes = sum(size_bytes(tensors[index]) for index in indices)
         bytes_per_pack = settings.packing.pack_size(total_bytes, are_ready=_READY.is_raised)
-        if bytes_per_pack:
+        alone_bytes = settings.alone_bytes
+        is_alone = [bool(alone_bytes) and size_bytes(tensors[index]) >= alone_bytes for index in indices]
+        if bytes_per_pack or any(is_alone):
             indices = [indices[position] for position in finishing_order([tensors[index] for index in indices])]
         pieces = [cut(tensors[index], bytes_per_pack) for index in indices]
         received = iter(_sum_in_packs(list(itertools.chain(*pieces)), bytes_per_pack, settings))
@@ -134,10 +141,13 @@ def _refuse_to_send_here() -> None:
 def _sum_in_packs(tensors: Sequence[Any], bytes_per_pack: int, settings: _Settings) -> list[Any]:
     """Sums tensors of one dtype. TensorFlow starts the collectives of a replica one by one, as they are traced."""
     context = tf.distribute.get_replica_context()
-    sums: list[Any] = []
-    for positions in divide_into_packs([size_bytes(tensor) for tensor in tensors], bytes_per_pack):
+    sums: list[Any] = list(tensors)
+    sizes = [size_bytes(tensor) for tensor in tensors]
+    for positions in divide_into_packs(sizes, bytes_per_pack, settings.alone_bytes):
         pack = [tensors[position] for position in positions]
-        sums += context.all_reduce(tf.distribute.ReduceOp.SUM, pack, settings.options)
+        received = context.all_reduce(tf.distribute.ReduceOp.SUM, pack, settings.options)
+        for position, total in zip(positions, received, strict=True):
+            sums[position] = total
     return sums
 
 

@@ -17,6 +17,9 @@ _MOST_BYTES = 2**23
 _NUM_PACKS = 8
 # What PyTorch's DistributedDataParallel takes.
 _GPUS_BYTES = 25 * 2**20
+# To copy a tensor of so many bytes for each replica into a pack and out of it takes longer than one more collective
+# within a process: what a collective costs grows with the square of the replicas, and what is copied with their number.
+_ALONE_BYTES = 2**18
 # A last pack that is smaller than this part of the others travels with the one before.
 _SMALL = 0.25
 # Operations that take no time beside the one that made their input.
@@ -40,6 +43,8 @@ class Packing(NamedTuple):
     """About how many bytes travel together; 0 for all, None to go by what there is to send."""
     least_bytes: int = 2**20
     """Where it goes by that: less is not worth the latency of one more collective."""
+    alone_bytes: int = 0
+    """Where all would travel together: tensors of so many bytes, times the replicas, travel alone; 0 for none."""
 
     @property
     def usual_bytes(self) -> int:
@@ -67,23 +72,26 @@ def choose_packing(requested: int | None, *, device_type: str, num_workers: int)
         num_workers: Workers of the job.
 
     Example:
-        >>> choose_packing(None, device_type="CPU", num_workers=1).bytes_per_pack
-        0
+        >>> choose_packing(None, device_type="CPU", num_workers=1)
+        Packing(bytes_per_pack=0, least_bytes=1048576, alone_bytes=262144)
         >>> choose_packing(None, device_type="GPU", num_workers=1).bytes_per_pack
         26214400
     """
     if device_type == "GPU":
         return Packing(_GPUS_BYTES if requested is None else requested)
-    # Replicas on the cores of one machine have no time in which a core would only wait for a link.
-    return Packing(0 if requested is None and num_workers == 1 else requested)
+    if requested is None and num_workers == 1:
+        # Replicas on the cores of one machine have no time in which a core would only wait for a link.
+        return Packing(0, alone_bytes=_ALONE_BYTES)
+    return Packing(requested)
 
 
-def divide_into_packs(sizes_bytes: Sequence[int], bytes_per_pack: int) -> list[list[int]]:
+def divide_into_packs(sizes_bytes: Sequence[int], bytes_per_pack: int, alone_bytes: int = 0) -> list[list[int]]:
     """Divides tensors into packs of at least `bytes_per_pack`, in their order; a small rest goes with the last.
 
     Args:
         sizes_bytes: Of each tensor.
         bytes_per_pack: 0 for one pack.
+        alone_bytes: Of tensors that have a pack of their own where there is one for all others, the last; 0 for none.
 
     Returns:
         The positions in each pack.
@@ -91,7 +99,13 @@ def divide_into_packs(sizes_bytes: Sequence[int], bytes_per_pack: int) -> list[l
     Example:
         >>> divide_into_packs([6, 6, 1, 12, 1], 10)
         [[0, 1], [2, 3, 4]]
+        >>> divide_into_packs([6, 6, 1, 12, 1], 0, alone_bytes=6)
+        [[0], [1], [3], [2, 4]]
     """
+    if alone_bytes and not bytes_per_pack:
+        alone = [[position] for position, size in enumerate(sizes_bytes) if size >= alone_bytes]
+        others = [position for position, size in enumerate(sizes_bytes) if size < alone_bytes]
+        return [*alone, *([others] if others else [])]
     packs: list[list[int]] = [[]]
     weights = [0]
     for position, size in enumerate(sizes_bytes):

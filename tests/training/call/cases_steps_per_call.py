@@ -134,7 +134,7 @@ class Reads(keras.callbacks.Callback):
         """Reads nothing of it."""
 
 
-def unasked(num_replicas: int) -> dict[str, Any]:
+def unasked(num_replicas: int, directory: str) -> dict[str, Any]:
     """How many calls `fit` makes at the defaults, by what is given to it."""
     tfscale.simulate_replicas(num_replicas)
     strategy = tfscale.DataParallel(global_batch=8).strategy
@@ -186,6 +186,7 @@ def unasked(num_replicas: int) -> dict[str, Any]:
             "iterations": int(keras.ops.convert_to_numpy(model.optimizer.iterations)),
         }
 
+    watched = tfscale.DataParallel(global_batch=8, devices=strategy)
     return {
         "num_steps": num_steps,
         "nobody reads": run(fit={"callbacks": [keras.callbacks.EarlyStopping("loss", patience=9)]}),
@@ -196,6 +197,7 @@ def unasked(num_replicas: int) -> dict[str, Any]:
         "own fit": run(OwnFit, steps=40),
         "eager": run(steps=10, compiled={"run_eagerly": True}),
         "short": run(steps=40, pays=False),
+        "dp.callbacks": run(fit={"callbacks": watched.callbacks(directory)}),
         "compiled with 4": run(steps=40, compiled={"steps_per_execution": 4}),
         "cannot": run(can_trace=False),
     }

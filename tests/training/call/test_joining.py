@@ -3,6 +3,7 @@
 import keras
 import pytest
 
+import tfscale
 from tests.processes import run_workers
 from tests.training.together import Failure, run_together
 from tfscale.training.call.batch_readers import any_reads_batches, reads_batches
@@ -154,6 +155,7 @@ class OwnCheckpoint(keras.callbacks.ModelCheckpoint):
         (Safe, False),
         (UnsafeAgain, True),
         (OfTests, False),
+        (tfscale.callbacks.NoiseScale, False),
     ],
 )
 def test_who_reads_batches(make, expected):
@@ -175,8 +177,8 @@ def test_a_list_of_ones_own_may_do_anything():
 
 
 @pytest.fixture(scope="module")
-def found():
-    (result,) = run_together([(f"{CASES}:unasked", (2,))]).values()
+def found(tmp_path_factory):
+    (result,) = run_together([(f"{CASES}:unasked", (2, str(tmp_path_factory.mktemp("run"))))]).values()
     assert not isinstance(result, Failure), result
     return result
 
@@ -187,6 +189,10 @@ def test_a_long_fit_takes_fewer_calls_and_says_so(found):
     assert found["nobody reads"]["weights"] == pytest.approx(found["off"]["weights"], rel=1e-5)
     assert found["nobody reads"]["loss"] == pytest.approx(found["off"]["loss"], rel=1e-5)
     assert found["nobody reads"]["iterations"] == found["off"]["iterations"] == found["num_steps"]
+
+
+def test_the_callbacks_of_a_run_leave_it_joined(found):
+    assert found["dp.callbacks"]["calls"] < found["num_steps"] / 3
 
 
 @pytest.mark.parametrize("what", ["off", "one", "reads batches", "own step", "own fit", "eager", "short"])

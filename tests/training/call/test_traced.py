@@ -1,8 +1,10 @@
 import numpy as np
+import pytest
 
 from tests.processes import run_case
 
 TRAINED = "tests.training.call.cases_traced:trained"
+LOOKED_UP = "tests.training.call.cases_traced:looked_up"
 
 
 def test_graphs_that_are_left_alone_compute_the_same():
@@ -17,3 +19,27 @@ def test_graphs_that_are_left_alone_compute_the_same():
 
 def test_one_replica_is_optimised_as_by_keras():
     assert run_case(TRAINED, args=(10, ("CPU",)))["left alone"] == 0
+
+
+def test_the_trace_that_goes_with_an_iterator_is_held():
+    found = run_case("tests.training.call.cases_traced:held")
+    # The first call with an iterator looks for the trace, and so does the first with a number of steps.
+    assert [found[name] for name in ("0", "1", "2")] == [(False, 1), (True, 2), (True, 3)]
+    assert [found[f"several {index}"] for index in range(3)] == [(False, 4 * 2), (True, 5 * 3), (True, 6 * 4)]
+    assert found["alone again"] == (True, 7)
+    # TensorFlow is asked as soon as it might do something else.
+    assert found["eager"] == (False, 8)
+    assert [found[name] for name in ("another", "another 1", "back")] == [(False, 1), (True, 2), (False, 9)]
+    assert found["nothing keeps the iterator"]
+    assert found["a batch"]
+    # One step, several steps, and the one that was not traced.
+    assert found["traces"] == 3
+
+
+@pytest.mark.parametrize("num_replicas", [1, 3])
+def test_a_held_trace_computes_the_same_to_the_bit(num_replicas):
+    held, looked_up = (run_case(LOOKED_UP, args=(holds, num_replicas)) for holds in (True, False))
+    assert held["found"] == looked_up["found"]
+    assert held["calls"] == looked_up["calls"]
+    assert held["held"] > held["calls"] / 2
+    assert looked_up["held"] == 0

@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from tests.processes import run_case
+from tests.processes import run_case, run_workers
 from tests.training.together import Failure, run_together
 from tfscale.measure import read_trace, step_moments
 
 CASES = "tests.training.callbacks.cases_noise"
+IN_CALLS = "tests.training.callbacks.cases_noise_calls:in_calls"
 # All other forms of a step are in `test_noise_cases.py`.
 ON_THREE = ["plain", "own step"]
 ON_ONE = ["plain", "local BN"]
@@ -110,3 +111,26 @@ def test_what_cannot_be_measured_is_refused():
     assert 'MeasureError: `every` must be "auto" or a positive integer.\nReceived: every=0.' in found["every"]
     assert "Received: every=True" in found["bool"]
     assert "Received: per_layer=1" in found["layer"]
+
+
+def test_what_is_measured_is_the_same_to_the_bit_however_many_steps_a_call_takes():
+    assert_same_in_calls(run_case(IN_CALLS, args=(2,)))
+
+
+def test_workers_measure_alike_however_many_steps_a_call_takes():
+    first, second = run_workers(IN_CALLS, 2, args=(None,))
+    assert_same_in_calls(first)
+    assert {way: each["rows"] for way, each in second.items()} == {way: each["rows"] for way, each in first.items()}
+
+
+def assert_same_in_calls(found):
+    for one, chosen, rows, most in (("one", "chosen", 1800, 256), ("one of 3", "chosen, one of 3", 600, 768)):
+        assert found[one]["most"] == 1
+        # Calls take as many steps as can be kept, and no more.
+        assert 200 < found[chosen]["most"] <= most
+        assert found[chosen]["calls"] < 100
+        assert len(found[chosen]["rows"]) == rows
+        assert found[chosen]["rows"] == found[one]["rows"]
+        assert found[chosen]["found"] == found[one]["found"]
+    assert found["given"]["most"] == 300
+    assert [row[0] for row in found["given"]["rows"]] == list(range(1, 1801, 2))

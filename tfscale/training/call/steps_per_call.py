@@ -22,11 +22,14 @@ import tensorflow as tf
 from tfscale.errors import BatchError
 from tfscale.exact.plain_step import has_own_step
 from tfscale.framework.fit import join_steps, restored_epoch
+from tfscale.recovery.chief_only import inner_callback
+from tfscale.recovery.one_call import listed
 from tfscale.replicas.agreement import least_of_workers
 from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import local_replicas
 from tfscale.training.call.batch_readers import any_reads_batches
 from tfscale.training.call.joining import TracedSteps, pays_to_join, steps_to_come
+from tfscale.training.step.call_size import MOST, most_steps_of, note_steps_of_call
 
 _log = logging.getLogger(__name__)
 
@@ -99,6 +102,7 @@ class StepsPerCall:
         begins_alone: Whether calls take one step until more are worth a trace of their own.
         num_passes: Over the data in this call of `fit`.
         may_join: Whether this worker has nothing against it.
+        most: Returns how many steps a call may take now.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class StepsPerCall:
         begins_alone: bool = False,
         num_passes: int = 1,
         may_join: bool = True,
+        most: Callable[[], float] = lambda: math.inf,
     ):
         self._agree = agree
         self._clock = clock
@@ -121,6 +126,7 @@ class StepsPerCall:
         self._joins = not begins_alone
         self._passes_after = num_passes
         self._may_join = may_join
+        self._most = most
         self._earlier = 0
         self._begun = False
         self._host_s: list[float] = []
@@ -230,7 +236,7 @@ class StepsPerCall:
             wanted = min(wanted, int(count * _CALL_S / seconds))
             # They were faster once; what counts is now.
             self._seconds = {count: [seconds]}
-        wanted = max(1, wanted)
+        wanted = int(max(1, min(wanted, self._most())))
         return wanted if self._agree is None else self._agree(wanted)
 
 
@@ -240,6 +246,8 @@ class _Call(NamedTuple):
     name: str
     reads_batches: bool
     num_epochs: int
+    limiting: weakref.WeakSet[Any]
+    """Callbacks that say how many steps a call may take: held only by the call of `fit` itself."""
 
 
 class ChosenCalls:
@@ -271,7 +279,10 @@ class ChosenCalls:
         is_own = getattr(type(model), name) is not getattr(keras.Model, name)
         reads = is_own or any_reads_batches(arguments.get("callbacks"), name)
         epochs = (arguments.get("epochs") or 1) - (arguments.get("initial_epoch") or 0) if name == "fit" else 1
-        self._call = _Call(name, reads, epochs)
+        inner = [inner_callback(each) for each in listed(arguments.get("callbacks"))] if name == "fit" else []
+        self._call = _Call(name, reads, epochs, weakref.WeakSet(each for each in inner if hasattr(each, MOST)))
+        if name == "fit":
+            note_steps_of_call(model, None)
 
     def stays_alone(self, can_trace: Callable[[], bool]) -> bool:
         """Whether the call that comes next, which was to take several steps, cannot; asked for once per function."""
@@ -304,11 +315,12 @@ class ChosenCalls:
         return self._agree is not None or not call.reads_batches
 
     def _new_pass(self, model: keras.Model, call: _Call) -> StepsPerCall:
+        most = functools.partial(most_steps_of, call.limiting)
         if self._requested == "always":
-            return StepsPerCall(self._agree)
+            return StepsPerCall(self._agree, most=most)
         passes = max(call.num_epochs - (restored_epoch(model) if call.name == "fit" else 0), 1)
         may_join = not call.reads_batches
-        return StepsPerCall(self._agree, begins_alone=True, num_passes=passes, may_join=may_join)
+        return StepsPerCall(self._agree, begins_alone=True, num_passes=passes, may_join=may_join, most=most)
 
     def _calls_of(
         self, epoch_iterator: Any, model: keras.Model, name: str, steps: Any, num_steps: int | None
@@ -320,6 +332,8 @@ class ChosenCalls:
         for call in chosen.calls(steps, num_steps):
             # Here and not before: `evaluate` may come between two calls of `fit`.
             self.current = chosen
+            if name == "fit":
+                note_steps_of_call(model, chosen.count)
             if chosen.count > MOST_STEPS.of(model, 1):
                 MOST_STEPS.set(model, chosen.count)
             yield call

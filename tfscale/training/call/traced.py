@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,6 +86,43 @@ def count_operations(graph: Any) -> int:
     return count(graph)
 
 
+class HeldTrace:
+    """The trace that goes with an iterator: whoever holds it need not look it up for each of its batches.
+
+    To find it TensorFlow describes the types of all arguments, of what is captured and of what is around the call: a
+    quarter of the host's part of a small step on two replicas.
+    """
+
+    def __init__(self) -> None:
+        # Iterators are compared by identity, which another one may have later: so a weak reference.
+        self._iterator: Callable[[], Any] = lambda: None
+        self._traces: dict[bool, Any] = {}
+
+    def function(self, run: Any, args: Sequence[Any]) -> Any:
+        """Returns what to call in the place of `run`, which was made by `tf.function`.
+
+        Args:
+            run: What would look for the trace.
+            args: An iterator, and a number of steps, as a tensor or None; of all others nothing is held.
+        """
+        if not isinstance(args[0], tf.data.Iterator | tf.distribute.DistributedIterator):
+            return run
+        if tf.config.functions_run_eagerly():
+            return run
+        # Of a number, whichever it is, there is one trace.
+        has_count = args[1] is not None
+        if self._iterator() is not args[0]:
+            # It may be the only batch, and the first call of all may have more to do than the others.
+            self._iterator, self._traces = weakref.ref(args[0]), {has_count: None}
+            return run
+        if self._traces.get(has_count) is None:
+            if has_count not in self._traces:
+                self._traces[has_count] = None
+                return run
+            self._traces[has_count] = run.get_concrete_function(*args)
+        return self._traces[has_count]
+
+
 class Traced:
     """A function that is traced, as often as something else is known of its steps; or run as it is.
 
@@ -118,8 +156,9 @@ class Traced:
         if self._leaves_alone is None:
             concrete = self._run.get_concrete_function(*args)
             self._leaves_alone = leaves_graph_alone(count_operations(concrete.graph), self._device_types)
+        run = self._run if self._as_first is None else self._held.function(self._run, args)
         with without_graph_optimizer() if self._leaves_alone else contextlib.nullcontext():
-            return self._run(*args)
+            return run(*args)
 
     def can_trace(self, *args: Any) -> bool:
         """Whether there can be a trace for arguments like these, which is made."""
@@ -133,6 +172,7 @@ class Traced:
 
     def forget(self) -> None:
         """Has it traced anew."""
+        self._held = HeldTrace()
         if self._as_first is None:
             # Replicas take turns: the first would have made a step that the others have not.
             self._run, self._leaves_alone = undisturbed()(self._function), False

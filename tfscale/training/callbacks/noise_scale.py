@@ -26,6 +26,7 @@ from tfscale.recovery.one_call import ClosedByFit
 from tfscale.replicas.agreement import agree_with_chief
 from tfscale.replicas.replica_batch import worker_rank
 from tfscale.training.callbacks.noise_file import NoiseFile
+from tfscale.training.step.call_size import steps_of_call
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +94,8 @@ class NoiseScale(ClosedByFit):
         McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", arXiv:1812.06162.
     """
 
+    several_steps_safe = True
+
     def __init__(self, every: Any = "auto", per_layer: bool = False, path: str | os.PathLike[str] | None = None):
         super().__init__()
         is_number = isinstance(every, int) and not isinstance(every, bool) and every > 0
@@ -156,9 +159,11 @@ class NoiseScale(ClosedByFit):
         self._resumed = None
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Starts the clock."""
+        """Makes room for the steps of a call, and starts the clock."""
         del logs
         self._first = batch
+        if self._measures() and self._waiting + steps_of_call(self.model) > self.most_steps_per_call:
+            self._take()
         if self._chooser is not None:
             self._start_s = time.perf_counter()
 
@@ -172,14 +177,16 @@ class NoiseScale(ClosedByFit):
         self._waiting += steps
         if self._chooser is not None:
             self._choose(self._chooser, steps)
-        # As many steps of the next call must have room.
-        if self._waiting + steps > CAPACITY * (self.every or 1):
-            self._take()
 
     @property
     def every(self) -> int | None:
         """One step of so many is measured; None until `"auto"` has chosen."""
         return self._every if isinstance(self._every, int) else self._chosen
+
+    @property
+    def most_steps_per_call(self) -> int:
+        """A call of more steps would measure more than can be kept; tfscale makes none where it chooses."""
+        return CAPACITY * (self.every or 1)
 
     def _choose(self, chooser: EveryChooser, steps: int) -> None:
         if self._recorder is None:
