@@ -65,9 +65,8 @@ USES_TENSORFLOW = {
     *("loops", "data_parallel", "parity", "doctor", "trials", "sweeps"),
 }
 USES_MORE = {
-    "cluster": {"psutil"},
     "flags": {"absl"},
-    "launch": {"pynvml"},
+    "cluster": {"psutil", "pynvml"},
     "ray": {"numpy", "psutil", "ray"},
     "console": {"rich"},
     "cli": {"argcomplete"},

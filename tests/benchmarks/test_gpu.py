@@ -15,7 +15,7 @@ from benchmarks.gpu.__main__ import device_facts, main
 from benchmarks.gpu.plan import CONTENDERS, GPTS, MODELS, TORCH, Gpt, Row, find_peak, render
 from tests.processes import run_case
 from tests.repository import ROOT
-from tfscale.launch.nvml import Driver, Gpu
+from tfscale.cluster.nvml import Driver, Gpu
 
 _TIMEOUT_S = 600.0
 ROW = Row("gpt", CONTENDERS[0], 2, 1000, 1e9, (0.1, 0.2, 0.4), 3.0, 2**30, 2.0)

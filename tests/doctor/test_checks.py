@@ -8,10 +8,10 @@ import pynvml
 import pytest
 
 from tfscale import ClusterSpec
+from tfscale.cluster.nvml import NOT_INSTALLED, NOT_LOADED, Driver, Gpu
 from tfscale.doctor import exposure, gather, gpus, job, machine, software
 from tfscale.doctor.finding import Finding, worst_level
 from tfscale.framework.canary import Canary
-from tfscale.launch.nvml import NOT_INSTALLED, NOT_LOADED, Driver, Gpu
 
 TWO = ClusterSpec(("a:2222", "b:2222"), 0, source="TF_CONFIG")
 ONE = ClusterSpec(("localhost:2222",), 0, source="this machine")

@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 
 from tfscale import LaunchError
+from tfscale.cluster.nvml import Gpu
 from tfscale.launch.gpus import divide_gpus, find_gpus, name_gpus
-from tfscale.launch.nvml import Gpu
 
 ZERO, ONE, TWO = (Gpu(index, f"GPU-{index}", "NVIDIA A100-SXM4-40GB") for index in range(3))
 

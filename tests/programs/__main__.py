@@ -75,13 +75,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _with_tables(text: str, rows: table.Rows) -> str:
-    """`text` with the table of ordinary programs and that of reports; one without rows stays as it is."""
+    """`text` with the table of ordinary programs and that of reports: the rows of programs that were not run stay."""
     reported = [row for row in rows if row[0].reported]
     others = [row for row in rows if not row[0].reported]
+    order = all_programs()
     if others:
-        text = table.between_markers(text, "programs", table.for_readme(others))
+        text = table.between_markers(text, "programs", table.for_readme(others, order, text))
     if reported:
-        text = table.between_markers(text, "reported", table.reported_for_readme(reported))
+        text = table.between_markers(text, "reported", table.reported_for_readme(reported, order, text))
     return text
 
 

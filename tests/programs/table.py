@@ -30,21 +30,45 @@ def for_screen(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-def for_readme(rows: Rows) -> str:
-    """How many programs, how many of them equal, and every one with its worst verdict, in Markdown."""
-    lines = [_summary(rows, "programs"), "", "| program | what it is | verdict |", "|---|---|---|"]
-    lines += [f"| {program.name} | {program.sentence} | {_in_markdown(verdicts)} |" for program, verdicts in rows]
-    return "\n".join(lines)
+def for_readme(rows: Rows, order: Sequence[Program] = (), earlier: str = "") -> str:
+    """How many programs, how many of them equal, and every one with its worst verdict, in Markdown.
+
+    Args:
+        rows: Of the programs that were run.
+        order: All programs that there are.
+        earlier: A text with the rows of those that were run before, which stay.
+    """
+    lines = {
+        _shown(program): f"| {_shown(program)} | {program.sentence} | {_in_markdown(verdicts)} |"
+        for program, verdicts in rows
+    }
+    return _table("programs", ["program", "what it is", "verdict"], lines, order, earlier)
 
 
-def reported_for_readme(rows: Rows) -> str:
+def reported_for_readme(rows: Rows, order: Sequence[Program] = (), earlier: str = "") -> str:
     """The same for programs that were made of public threads: each with a link to its thread."""
-    lines = [_summary(rows, "reports"), "", "| thread | what was reported | here |", "|---|---|---|"]
+    lines = {}
     for program, verdicts in rows:
-        where, _, number = program.reported.partition("#")
         what = program.sentence.removeprefix(f"{program.reported}: ").rstrip(".")
-        lines.append(f"| [{program.reported}]({_PAGES[where]}{number}) | {what} | {_in_markdown(verdicts)} |")
-    return "\n".join(lines)
+        lines[_shown(program)] = f"| {_shown(program)} | {what} | {_in_markdown(verdicts)} |"
+    return _table("reports", ["thread", "what was reported", "here"], lines, order, earlier)
+
+
+def _shown(program: Program) -> str:
+    """What the first column has."""
+    where, _, number = (program.reported or "").partition("#")
+    return f"[{program.reported}]({_PAGES[where]}{number})" if where else program.name
+
+
+def _table(what: str, columns: Sequence[str], lines: Mapping[str, str], order: Sequence[Program], earlier: str) -> str:
+    kept = {line.split(" | ")[0].removeprefix("| "): line for line in earlier.splitlines() if line.startswith("| ")}
+    found = {**kept, **lines}
+    names = [name for name in map(_shown, order) if name in found] if order else list(lines)
+    words = Counter(found[name].split(" | ")[-1].split()[0].strip("*") for name in names)
+    others = ", ".join(f"{words[word]} {word}" for word in ("refused", "different", "error") if words[word])
+    summary = f"{len(names)} {what}: **{words['equal']} equal**{', ' if others else ''}{others}."
+    head = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    return "\n".join([summary, "", *head, *(found[name] for name in names)])
 
 
 def between_markers(text: str, name: str, table: str) -> str:
@@ -59,12 +83,6 @@ def between_markers(text: str, name: str, table: str) -> str:
     if not (begin and end) or first in rest or last in after:
         raise ValueError(f"The file must have the lines {first} and {last}, once each, in this order.")
     return f"{before}{first}\n{table}\n{last}{after}"
-
-
-def _summary(rows: Rows, what: str) -> str:
-    counts = Counter(_worst(verdicts).word for _, verdicts in rows)
-    others = ", ".join(f"{counts[word]} {word}" for word in ("refused", "different", "error") if counts[word])
-    return f"{len(rows)} {what}: **{counts['equal']} equal**{', ' if others else ''}{others}."
 
 
 def _in_markdown(verdicts: Mapping[str, Verdict]) -> str:

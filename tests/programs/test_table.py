@@ -33,6 +33,20 @@ def test_summary_counts_each_program_by_its_worst_verdict(rows):
     ]
 
 
+def test_rows_of_programs_that_were_not_run_stay(rows):
+    order = [program for program, _ in rows]
+    earlier = "| mixing | As it was. | refused (`DataError`) |\n| wrong | It was. | equal |\n| gone | It was. | equal |"
+    assert for_readme([rows[0], rows[2]], order, earlier).splitlines() == [
+        "3 programs: **1 equal**, 1 refused, 1 different.",
+        "",
+        "| program | what it is | verdict |",
+        "|---|---|---|",
+        "| good | Program good. | equal |",
+        "| mixing | As it was. | refused (`DataError`) |",
+        "| wrong | Program wrong. | **different** |",
+    ]
+
+
 def test_screen_shows_every_run_and_what_was_said(rows):
     assert for_screen(rows).splitlines()[1:] == [
         "good     equal      equal",

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfscale.cluster import ClusterSpec
+from tfscale.cluster.nvml import Driver, ask_driver
 from tfscale.cluster.preflight.names import Lookup
 from tfscale.cluster.preflight.ports import listen
 from tfscale.doctor.job import host_of
 from tfscale.doctor.machine import SHARED
 from tfscale.errors import ClusterError, LaunchError
-from tfscale.launch.nvml import Driver, ask_driver
 
 _DRIVER_S = 30.0
 _NAMES_S = 5.0

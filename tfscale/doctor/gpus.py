@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from tfscale.cluster.nvml import NOT_INSTALLED, Driver, Gpu
 from tfscale.doctor.finding import ERROR, OK, WARNING, Finding
-from tfscale.launch.nvml import NOT_INSTALLED, Driver, Gpu
 
 # More than that is somebody's who computes.
 _BUSY = 0.25

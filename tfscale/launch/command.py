@@ -14,6 +14,7 @@ from tfscale.cluster import ClusterSpec
 from tfscale.cluster.addresses import DEFAULT_PORT, add_ports
 from tfscale.cluster.cores import find_cores
 from tfscale.cluster.host_list import expand_hosts
+from tfscale.cluster.nvml import list_gpus
 from tfscale.cluster.secret import SECRET, make_secret, read_secret
 from tfscale.cluster.shown import quoted
 from tfscale.cluster.tf_config import EvaluatorError
@@ -26,7 +27,6 @@ from tfscale.launch.isolation import isolate_network
 from tfscale.launch.join import check_flags, find_job
 from tfscale.launch.limits import check_num_workers, start_error
 from tfscale.launch.manifest import Manifest, name_after
-from tfscale.launch.nvml import list_gpus
 from tfscale.launch.own_ranks import find_own_ranks, same_host
 from tfscale.launch.ports import free_addresses
 from tfscale.launch.restarts import run_until_done

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tfscale.cluster.nvml import Gpu
 from tfscale.errors import LaunchError
-from tfscale.launch.nvml import Gpu
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -20,7 +20,7 @@ def find_gpus(environ: Mapping[str, str], list_gpus: Callable[[], Sequence[Gpu]]
 
     Example:
         >>> from tfscale.launch.gpus import find_gpus
-        >>> from tfscale.launch.nvml import Gpu
+        >>> from tfscale.cluster.nvml import Gpu
         >>> find_gpus({"CUDA_VISIBLE_DEVICES": "2,3"}, list_gpus=lambda: [])
         ('2', '3')
         >>> find_gpus({}, list_gpus=lambda: [Gpu(0, "GPU-5d5b", "Tesla T4")])
@@ -86,7 +86,7 @@ def name_gpus(gpus: Sequence[Gpu]) -> tuple[str, ...]:
 
     Example:
         >>> from tfscale.launch.gpus import name_gpus
-        >>> from tfscale.launch.nvml import Gpu
+        >>> from tfscale.cluster.nvml import Gpu
         >>> name_gpus([Gpu(0, "GPU-5d5b", "A100", slices=("MIG-c7f1", "MIG-a3b2")), Gpu(1, "GPU-05f4", "A100")])
         ('MIG-c7f1', 'MIG-a3b2', '1')
     """

@@ -16,7 +16,9 @@ import tensorflow as tf
 from tfscale.cluster import ClusterSpec, resolve_cluster
 from tfscale.cluster.connecting import connecting
 from tfscale.cluster.deadline import read_timeout_s
+from tfscale.cluster.own_gpus import own_gpus
 from tfscale.cluster.preflight import gather_facts, meet
+from tfscale.cluster.preflight.facts import GPUS
 from tfscale.cluster.secret import read_secret
 from tfscale.cluster.tf_config import EvaluatorError
 from tfscale.errors import CommunicationError, DeviceError
@@ -41,6 +43,7 @@ from tfscale.replicas.xla import refuse_updates_inside_xla
 from tfscale.training.step.distribution import distribute_global_batches
 
 _log = logging.getLogger(__name__)
+_UUID_CHARACTERS = 17
 
 
 def simulate_replicas(num_replicas: int) -> None:
@@ -176,6 +179,10 @@ def _meet(key: _Key, implementation: str, agree_on: Mapping[str, Any], timeout_s
         **agree_on,
     }
     said = {**gather_facts(sys.argv), **{name: str(value) for name, value in facts.items()}}
+    if key.device_type == "GPU":
+        visible = [device.name for device in tf.config.get_visible_devices("GPU")]
+        # Shortened, so that those of a large host travel; 48 bits tell them apart.
+        said[GPUS] = " ".join(uuid[:_UUID_CHARACTERS] for uuid in own_gpus(os.environ, visible))
     meet(key.cluster, said, timeout_s=timeout_s, secret=read_secret(os.environ, key.cluster.workers))
 
 

@@ -190,3 +190,25 @@ def test_job_of_one_worker_meets_nobody():
     with socket.create_server(("127.0.0.1", 0)) as held:
         assert Worker([f"127.0.0.1:{held.getsockname()[1]}"], 0).join().error == ""
     assert ClusterSpec(("a:1",), 0).num_workers == 1
+
+
+@pytest.mark.parametrize(
+    ("gpus", "shared"),
+    [
+        ({0: "GPU-a GPU-b", 1: "GPU-c", 2: "GPU-d"}, None),
+        ({0: "", 1: "", 2: ""}, None),
+        ({0: "GPU-a", 1: "GPU-b", 2: "GPU-c GPU-b"}, ("GPU-b", 1, 2)),
+        ({0: "GPU-a GPU-b", 1: "GPU-a GPU-b", 2: "GPU-c"}, ("GPU-a, GPU-b", 0, 1)),
+    ],
+)
+def test_no_two_workers_have_one_gpu(gpus, shared):
+    addresses, workers = run_all(3, facts={rank: {"GPUs": named} for rank, named in gpus.items()})
+    if shared is None:
+        assert [worker.error for worker in workers] == [""] * 3
+        return
+    names, *ranks = shared
+    for worker in workers:
+        assert f"Received: {names}, seen by worker" in worker.error
+        assert "CUDA_VISIBLE_DEVICES" in worker.error
+        for rank in ranks:
+            assert f"worker {rank} ({addresses[rank]})" in worker.error

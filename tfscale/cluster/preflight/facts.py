@@ -12,6 +12,8 @@ ARGUMENTS = "script arguments"
 INFORM_ONLY = frozenset({ARGUMENTS})
 """Facts that may differ: programs are told their rank, or a port, by their arguments. What changes the result (batch,
 seed, devices, versions) is a fact of its own."""
+GPUS = "GPUs"
+"""The UUIDs of a worker's GPUs: no two workers may have one in common. A worker that cannot tell says nothing."""
 WORKERS = "list of workers"
 
 # TensorFlow has several names; the first that is installed is the one that is imported.
@@ -80,14 +82,27 @@ def hash_workers(workers: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(workers).encode()).hexdigest()[:16]
 
 
+def gpus_of(facts: Mapping[str, str]) -> list[str]:
+    """Returns the GPUs that a worker has named.
+
+    Example:
+        >>> from tfscale.cluster.preflight.facts import GPUS, gpus_of
+        >>> gpus_of({GPUS: "GPU-aa01 GPU-bb02"}), gpus_of({})
+        (['GPU-aa01', 'GPU-bb02'], [])
+    """
+    return facts.get(GPUS, "").split()
+
+
 def find_disagreements(own: Mapping[str, str], others: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Returns name, the other's value and the own value of each fact that differs; a missing one shows as "not given".
+
+    `GPUS` are to differ, and are left out.
 
     Example:
         >>> from tfscale.cluster.preflight.facts import find_disagreements
         >>> find_disagreements({"seed": "1", "Keras": "3.15.1"}, {"seed": "2", "Keras": "3.15.1"})
         [('seed', '2', '1')]
     """
-    names = [*own, *(name for name in others if name not in own)]
+    names = [name for name in (*own, *(name for name in others if name not in own)) if name != GPUS]
     pairs = [(name, others.get(name, "not given"), own.get(name, "not given")) for name in names]
     return [(name, other, mine) for name, other, mine in pairs if other != mine]

@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfscale.cluster.host_list import MAX_WORKERS
-from tfscale.cluster.preflight.facts import INFORM_ONLY, WORKERS, find_disagreements, read_facts
+from tfscale.cluster.preflight.facts import (
+    INFORM_ONLY,
+    WORKERS,
+    find_disagreements,
+    gpus_of,
+    read_facts,
+)
 from tfscale.cluster.spec import ClusterSpec
 
 _log = logging.getLogger(__name__)
@@ -25,6 +31,8 @@ class Roll:
         self._spec = spec
         self._facts = facts
         self._disagreements: dict[int, list[tuple[str, str, str]]] = {}
+        self._owners = dict.fromkeys(gpus_of(facts), 0)
+        self._shared = ""
         self._has_informed = False
         self.tokens: dict[int, str] = {}
         """Of each worker that has come, that of its process."""
@@ -42,13 +50,13 @@ class Roll:
     @property
     def disagrees(self) -> bool:
         """Whether there is a worker that differs."""
-        return bool(self._disagreements)
+        return bool(self._disagreements or self._shared)
 
     @property
     def disagreement(self) -> str:
         """In what they differ; nothing where all agree."""
         if not self._disagreements:
-            return ""
+            return self._shared
         workers = self._spec.workers
         lines = [
             f"{name}: {other} on worker {rank}{self._address(rank)}, {own} on worker 0 ({workers[0]})"
@@ -82,6 +90,7 @@ class Roll:
             self._inform(rank, found)
         if differing:
             self._disagreements[rank] = differing
+        self._note_gpus(rank, facts)
         self.tokens[rank] = token
         return rank
 
@@ -89,6 +98,19 @@ class Roll:
         """Notes that a process has left; another one of that rank may have come meanwhile."""
         if self.tokens.get(rank) == token:
             del self.tokens[rank]
+
+    def _note_gpus(self, rank: int, facts: Mapping[str, str]) -> None:
+        """A worker that comes again has those that it had."""
+        owners = {gpu: self._owners.setdefault(gpu, rank) for gpu in gpus_of(facts)}
+        shared = [gpu for gpu, owner in owners.items() if owner != rank]
+        if shared and not self._shared:
+            owner = owners[shared[0]]
+            self._shared = (
+                "Every GPU must be of one worker: NCCL joins each GPU once.\n"
+                f"Received: {', '.join(shared[:_SHOWN])}, seen by worker {owner}{self._address(owner)} and by worker "
+                f"{rank}{self._address(rank)}. Give each worker GPUs of its own by CUDA_VISIBLE_DEVICES, or start the "
+                "workers by `tfscale launch`, which does it."
+            )
 
     def _inform(self, rank: int, found: Sequence[tuple[str, str, str]]) -> None:
         """Says once what differs and may."""

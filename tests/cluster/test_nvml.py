@@ -10,7 +10,7 @@ import pynvml
 import pytest
 
 from tfscale import LaunchError
-from tfscale.launch.nvml import NOT_INSTALLED, NOT_LOADED, SIGNS, Driver, Gpu, ask_driver, list_gpus
+from tfscale.cluster.nvml import NOT_INSTALLED, NOT_LOADED, SIGNS, Driver, Gpu, ask_driver, list_gpus
 
 GIB = 2**30
 
