@@ -78,11 +78,15 @@ def _with_tables(text: str, rows: table.Rows) -> str:
     """`text` with the table of ordinary programs and that of reports: the rows of programs that were not run stay."""
     reported = [row for row in rows if row[0].reported]
     others = [row for row in rows if not row[0].reported]
-    order = all_programs()
+    known = all_programs().values()
     if others:
-        text = table.between_markers(text, "programs", table.for_readme(others, order, text))
+        text = table.between_markers(
+            text, "programs", table.for_readme(others, [each for each in known if not each.reported], text)
+        )
     if reported:
-        text = table.between_markers(text, "reported", table.reported_for_readme(reported, order, text))
+        text = table.between_markers(
+            text, "reported", table.reported_for_readme(reported, [each for each in known if each.reported], text)
+        )
     return text
 
 

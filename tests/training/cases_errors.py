@@ -179,6 +179,27 @@ def scopes(num_replicas: int) -> dict[str, Raised]:
         with dp.scope():
             return dp.prepare(keras.Sequential([keras.Input((8,)), layer]))
 
+    def built_outside() -> Any:
+        with dp.scope():
+            model = dp.prepare(keras.Sequential([keras.layers.Dense(2)]))
+            model.compile("sgd", "mse")
+        model(X[:1])
+        return model.fit(X, X[:, :2], verbose=0)
+
+    def built_outside_and_updated_by_hand() -> Any:
+        with dp.scope():
+            model, optimizer = keras.Sequential([keras.layers.Dense(2)]), keras.optimizers.SGD()
+        model.build((None, 8))
+
+        def step(x: Any) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(model(x))
+            optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+        dataset = dp.strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(X).batch(24))
+        for x in dataset:
+            dp.strategy.run(step, args=(x,))
+
     class OwnFunction(keras.Sequential):
         def make_test_function(self, force: bool = False) -> Any:
             return super().make_test_function(force)
@@ -206,6 +227,8 @@ def scopes(num_replicas: int) -> dict[str, Raised]:
         "own function, of a model": own_function_of_a_model,
         "model outside": lambda: dp.prepare(outside),
         "layer outside": layer_outside,
+        "built outside": built_outside,
+        "built outside, updated by hand": built_outside_and_updated_by_hand,
         "optimizer outside": optimizer_outside,
         "metric outside": metric_outside,
         "compile outside": compile_outside,

@@ -38,6 +38,8 @@ ARGUMENTS = {
 SCOPES = {
     "model outside": ("ModelError", "with dp.scope()"),
     "layer outside": ("ModelError", "with dp.scope()"),
+    "built outside": ("ModelError", "first called. Do that inside `with dp.scope():`"),
+    "built outside, updated by hand": ("ModelError", "call it for the first time, inside `with dp.scope():`"),
     "optimizer outside": ("ModelError", "optimizer"),
     "metric outside": ("ModelError", "metric"),
     "compile outside": ("ModelError", "with dp.scope()"),

@@ -34,7 +34,7 @@ from tfscale.framework.replicas import write_locally
 from tfscale.gradients.adascale import AdaScaleSGD, OwnMoments, own_moments
 from tfscale.gradients.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.gradients.noise import note_own_gradients, note_total
-from tfscale.gradients.scope_checks import check_inside_scope
+from tfscale.gradients.scope_checks import check_inside_scope, check_updated
 from tfscale.gradients.sending import sum_over_replicas
 from tfscale.gradients.updaters import accumulates, innermost, updaters_of
 from tfscale.replicas.all_reduce import all_reduce_sum
@@ -72,6 +72,7 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
 
     def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
         grads, trainable_variables = [_value(each) for each in grads], _as_list(trainable_variables)
+        check_updated(optimizer, trainable_variables)
         share = current_share()
         if share is not None and share.num_replicas == 1:
             _meet_gradients(optimizer, grads, trainable_variables, is_global=True)

@@ -100,6 +100,46 @@ def check_optimizers(model: keras.Model) -> None:
         check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
 
 
+def check_built_inside(model: keras.Model) -> None:
+    """Refuses a model whose layers or metrics got their variables outside of the scope, after it was prepared.
+
+    Each replica would update such a variable once more, or all would wait for one another.
+
+    Raises:
+        ModelError: Naming the first of them.
+    """
+    outside = [variable.path for variable in model.variables if not is_replicated(variable)]
+    if outside:
+        raise ModelError(
+            "A model must get its variables under the strategy's scope.\n"
+            f"Received: model {model.name!r}, whose variable {outside[0]!r} was made outside of it, when it was "
+            "built or first called. Do that inside `with dp.scope():`, or begin the model with keras.Input, "
+            "so that it is built as it is made."
+        )
+    if model.compiled:
+        check_inside_scope(model.metrics_variables, "metric", "a metric")
+
+
+def check_updated(optimizer: keras.optimizers.Optimizer, variables: Any) -> None:
+    """Refuses the update of variables that have no copy on each replica: each would update them once more.
+
+    Args:
+        optimizer: That updates them.
+        variables: A sequence, or None for all that it was built with.
+
+    Raises:
+        ModelError: Naming the first of them.
+    """
+    known = (each for each in variables or () if isinstance(each, keras.Variable))
+    outside = [variable.path for variable in known if not is_replicated(variable)]
+    if outside:
+        raise ModelError(
+            "What an optimizer updates must be made under the strategy's scope.\n"
+            f"Received: variable {outside[0]!r}, made outside of it, in an update by {optimizer.name!r}. Build the "
+            "model, or call it for the first time, inside `with dp.scope():`."
+        )
+
+
 def check_inside_scope(variables: Iterable[keras.Variable], kind: str, name: str) -> None:
     """Refuses variables that have no copy on each replica.
 

@@ -28,10 +28,10 @@ from tfscale.exact.terms import Terms
 from tfscale.framework.datasets import distributed_dataset
 from tfscale.framework.fit import keep_last_logs
 from tfscale.framework.models import flat_layers, replace_auto_jit_compile, replace_symbolic_build
+from tfscale.gradients import scope_checks
 from tfscale.gradients.compression.choice import check_compression_devices
 from tfscale.gradients.network import Network, choose_network
 from tfscale.gradients.optimizers import reduce_gradients_once
-from tfscale.gradients.scope_checks import check_inside_scope, check_model, check_optimizers, refuse_stateful_layers
 from tfscale.gradients.sending import choose_sending, send_gradients
 from tfscale.gradients.updaters import held_optimizers, innermost, updating
 from tfscale.moved import refusing_moved
@@ -129,7 +129,7 @@ def prepare(
     """
     network = choose_network(network)
     adopt_strategy(strategy)
-    check_model(model, strategy)
+    scope_checks.check_model(model, strategy)
     check_network_of(strategy, network)
     sending = choose_sending(network)
     check_compression_devices(sending.compression, strategy)
@@ -269,7 +269,7 @@ class ModelMethods:
         """Makes every part of the compiled model exact for the step `name`; returns what looks at its batches."""
         model, terms = self._model, self._terms[name]
         refuse_half_made(model)
-        refuse_stateful_layers(model, self._logical.total or self._strategy.num_replicas_in_sync)
+        scope_checks.refuse_stateful_layers(model, self._logical.total or self._strategy.num_replicas_in_sync)
         self._first_states.begin()
         with noting_half_made():
             is_built = build_for(model, self._strategy, name, self._data_spec, terms)
@@ -280,6 +280,7 @@ class ModelMethods:
     def _hook(self, name: str) -> Look | None:
         """As `_adapt`, of what has been built. Cheap next to tracing the step."""
         model = self._model
+        scope_checks.check_built_inside(model)
         self._first_states.note()
         set_batch_norm(model, self._options.batch_norm)
         # Once more, for layers that were made when the model was built.
@@ -289,12 +290,11 @@ class ModelMethods:
         made = made_under(self._strategy).optimizers
         own = {id(each): each for each in (*held_optimizers(model), *updating(model, made))}
         for optimizer in own.values():
-            check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
+            scope_checks.check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
             send_gradients(optimizer, self._sending, self._strategy)
         for optimizer in ({id(each): each for each in made} | own).values():
             reduce_gradients_once(optimizer)
         if model.compiled:
-            check_inside_scope(model.metrics_variables, "metric", "a metric")
             make_losses_global(model)
         meet_added_losses(model)
         metrics.meet_updates(metrics.metrics_of(model))
@@ -353,7 +353,7 @@ class ModelMethods:
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._strategy.scope():
                 result = method(*args, **kwargs)
-            check_optimizers(self._model)
+            scope_checks.check_optimizers(self._model)
             return result
 
         return call
@@ -361,7 +361,7 @@ class ModelMethods:
     def _fit_once(self, method: Callable[..., Any], given: CallArguments) -> Any:
         """One call of `fit`, and nothing left of it when it ends."""
         # Before the model is built, which TensorFlow would refuse in words of its own.
-        check_optimizers(self._model)
+        scope_checks.check_optimizers(self._model)
         warn_of_writers(given.get("callbacks"), self._strategy)
         with callbacks_of_one_fit(lambda: given.get("callbacks")):
             try:
