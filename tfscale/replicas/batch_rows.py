@@ -70,7 +70,7 @@ def plan_rows(leaves: Sequence[Leaf], sizes: Sequence[int | None] | None = None)
     Example:
         >>> from tfscale.replicas.batch_rows import Leaf, plan_rows
         >>> plan_rows([Leaf("x", "x['a_table']", (4,)), Leaf("x", "x['rows']", (None, 6)), Leaf("y", "y", (None,))])
-        RowPlan(reference=2, equal=(1,), whole=(0,), open=())
+        RowPlan(reference=2, equal=(1,), whole=(0,), open=(), other_sizes=())
     """
     parts = {part: [i for i, leaf in enumerate(leaves) if leaf.part == part and leaf.shape != ()] for part in _PARTS}
     present = {part: found for part, found in parts.items() if found}

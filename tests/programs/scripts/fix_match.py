@@ -1,4 +1,4 @@
-"""FixMatch: labels of the model's own for five pictures without any, where it is sure, beside three with labels."""
+"""FixMatch: labels of the model's own for eight pictures without any, where it is sure, beside three with labels."""
 
 import keras
 import numpy as np
@@ -10,9 +10,9 @@ keras.utils.set_random_seed(22)
 
 rng = np.random.default_rng(0)
 pictures, kinds = rng.normal(size=(12, 8)).astype("float32"), rng.integers(0, 3, 12)
-others = rng.normal(size=(20, 8)).astype("float32")
+others = rng.normal(size=(30, 8)).astype("float32")
 labelled = tf.data.Dataset.from_tensor_slices((pictures, kinds)).batch(3, drop_remainder=True)
-unlabelled = tf.data.Dataset.from_tensor_slices(others).batch(5, drop_remainder=True)
+unlabelled = tf.data.Dataset.from_tensor_slices(others).batch(BATCH, drop_remainder=True)
 
 
 class FixMatch(keras.Model):

@@ -1,4 +1,4 @@
-"""Semi-supervised contrast: six pictures without labels beside two that have them in each batch, zipped; a probe."""
+"""Semi-supervised contrast: eight pictures without labels beside two that have them, zipped; a probe."""
 
 import keras
 import numpy as np
@@ -10,7 +10,7 @@ WORKERS = True
 keras.utils.set_random_seed(21)
 
 rng = np.random.default_rng(0)
-unlabelled = tf.data.Dataset.from_tensor_slices(rng.normal(size=(22, 6)).astype("float32")).batch(6)
+unlabelled = tf.data.Dataset.from_tensor_slices(rng.normal(size=(22, 6)).astype("float32")).batch(BATCH)
 pictures, kinds = rng.normal(size=(8, 6)).astype("float32"), rng.integers(0, 3, 8)
 labelled = tf.data.Dataset.from_tensor_slices((pictures, kinds)).batch(2)
 train = tf.data.Dataset.zip((unlabelled, labelled)).prefetch(2)

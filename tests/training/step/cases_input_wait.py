@@ -17,6 +17,20 @@ from tfscale.training.step.input_wait import INPUT_WAIT
 BATCHES, EPOCHS = 12, 2
 
 
+def deterministic() -> float | None:
+    """What was measured in a run of deterministic operations, in which no graph may read the clock."""
+    tf.config.experimental.enable_op_determinism()
+    tfscale.simulate_replicas(2)
+    dp = tfscale.DataParallel(global_batch=6)
+    keras.utils.set_random_seed(0)
+    with dp.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse")
+    model = dp.prepare(model)
+    model.fit(np.ones((12, 2)), np.ones((12, 2)), verbose=0)
+    return INPUT_WAIT[model].seconds
+
+
 def slow_data(num_replicas: int, steps_per_execution: int | None, pause_s: float, directory: str) -> dict[str, float]:
     """Returns the seconds that all took, those that the steps waited, and what the run's file says."""
     tfscale.simulate_replicas(num_replicas)

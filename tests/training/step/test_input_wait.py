@@ -30,3 +30,7 @@ def test_slow_data(tmp_path, num_replicas, steps_per_execution):
 def test_data_that_are_there(tmp_path):
     found = run_case(f"{CASES}:slow_data", args=(2, 1, 0.0, str(tmp_path)))
     assert 0.0 < found["waited_s"] < 0.5
+
+
+def test_nothing_is_measured_where_operations_are_deterministic():
+    assert run_case(f"{CASES}:deterministic", fresh=True) is None

@@ -67,7 +67,6 @@ class StepRunner:
         self._begun = BegunTraces(model)
         self._device_types = [tf.DeviceSpec.from_string(each).device_type for each in strategy.extended.worker_devices]
         self._count: tuple[int, tf.Tensor] | None = None
-        self._input_wait = INPUT_WAIT.ensure(model, InputWait())
 
     def logging_function(
         self, replica: ReplicaSteps, look: Look | None = None, *, times_input: bool = False
@@ -79,7 +78,8 @@ class StepRunner:
             look: What looks at the first batch, and at some later ones, before anything is done with them, or None.
             times_input: Whether the time is noted that its steps wait for their batches.
         """
-        steps = self._steps_of(replica, self._input_wait.taking if times_input else _untimed)
+        taking = INPUT_WAIT.ensure(self._model, InputWait()).taking if times_input else _untimed
+        steps = self._steps_of(replica, taking)
         looks, kind = Looks(look), FirstTraces()
 
         def lone_step(own: ReplicaBatch) -> Any:

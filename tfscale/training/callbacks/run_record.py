@@ -43,10 +43,10 @@ class RunRecord:
         self._epoch_s = self._call_s = self._test_s = clock()
         self._first_s: float | None = None
         self._validation_s = self._train_s = 0.0
-        self._input_s: Callable[[], float] | None = None
+        self._input_s: Callable[[], float | None] = lambda: None
         self._input_before_s = 0.0
 
-    def begin(self, bits: Mapping[str, Any] | None = None, input_s: Callable[[], float] | None = None) -> None:
+    def begin(self, bits: Mapping[str, Any] | None = None, input_s: Callable[[], float | None] = lambda: None) -> None:
         """Another `fit` begins.
 
         Args:
@@ -112,8 +112,8 @@ class RunRecord:
             "train_s": self._train_s,
             "validation_s": self._validation_s,
         }
-        if self._input_s is not None:
-            line["input_s"] = self._input_s() - self._input_before_s
+        if (input_s := self._input_s()) is not None:
+            line["input_s"] = input_s - self._input_before_s
         if sending_s is not None:
             line["sending_s"] = sending_s
         # Only in the epoch in which it was.
@@ -126,8 +126,7 @@ class RunRecord:
             self._write({"kind": "end", "at": self._now()})
 
     def _read_input(self) -> None:
-        if self._input_s is not None:
-            self._input_before_s = self._input_s()
+        self._input_before_s = self._input_s() or 0.0
 
     def _write(self, line: dict[str, Any], *, anew: bool = False) -> None:
         try:

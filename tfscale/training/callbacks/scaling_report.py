@@ -106,8 +106,8 @@ class ScalingReport(keras.callbacks.Callback):
         self._is_first = True
         if self._record is not None:
             wait = INPUT_WAIT.of(self.model)
-            input_s = None if wait is None else lambda: wait.seconds
-            self._record.begin(bits_of_run(self.model, self.model.distribute_strategy), input_s)
+            bits = bits_of_run(self.model, self.model.distribute_strategy)
+            self._record.begin(bits, lambda: None if wait is None else wait.seconds)
         if self._directory is not None:
             self._writer = tf.summary.create_file_writer(str(self._directory / "scaling"))
 

@@ -23,17 +23,17 @@ class InputWait:
         >>> from tfscale.training.step.input_wait import InputWait
         >>> wait, numbers = InputWait(), iter(tf.data.Dataset.range(3))
         >>> take = tf.function(lambda iterator: wait.taking(lambda: next(iterator)))
-        >>> [int(take(numbers)) for _ in range(3)], wait.seconds > 0
-        ([0, 1, 2], True)
+        >>> wait.seconds is None, [int(take(numbers)) for _ in range(3)], wait.seconds > 0
+        (True, [0, 1, 2], True)
     """
 
     def __init__(self) -> None:
         self._total: tf.Variable | None = None
 
     @property
-    def seconds(self) -> float:
-        """Since the model was prepared."""
-        return 0.0 if self._total is None else float(self._total.numpy())
+    def seconds(self) -> float | None:
+        """Since the model was prepared; None where nothing was measured."""
+        return None if self._total is None else float(self._total.numpy())
 
     def taking(self, take: Callable[[], Any]) -> Any:
         """Returns a batch, as `take` does; to be called where a graph is traced.
@@ -41,9 +41,11 @@ class InputWait:
         Args:
             take: Takes the next batch, or an optional of it, by operations that end when it is there.
         """
-        if self._total is None:
-            # Neither the graph nor a strategy's scope that one may be in reaches into another thread.
-            with ThreadPoolExecutor(1) as outside:
+        # Neither the graph nor a strategy's scope that one may be in reaches into another thread.
+        with ThreadPoolExecutor(1) as outside:
+            if not outside.submit(_can_read_clock).result():
+                return take()
+            if self._total is None:
                 self._total = outside.submit(_on_host).result()
         began_s = tf.timestamp()
         with tf.control_dependencies([began_s]):
@@ -60,9 +62,18 @@ def _arrivals(batch: Any) -> list[tf.Tensor]:
     return [each for each in tf.nest.flatten(batch, expand_composites=True) if tf.is_tensor(each)]
 
 
+def _can_read_clock() -> bool:
+    """Whether TensorFlow lets a graph read the clock, which it does not when its operations are to be deterministic."""
+    try:
+        tf.timestamp()
+    except tf.errors.FailedPreconditionError:
+        return False
+    return True
+
+
 def _on_host() -> tf.Variable:
     with tf.device("CPU:0"):
         return tf.Variable(0.0, dtype=tf.float64, trainable=False, name="input_wait_s")
 
 
-INPUT_WAIT = Fact[InputWait](PreparedModel, "input wait")
+INPUT_WAIT = Fact[InputWait](PreparedModel, "input wait", lambda wait: f"{wait.seconds or 0.0:.3g} s")
