@@ -16,7 +16,7 @@ SAID = {
     "one of them is the batch": ("no error", "trained"),
     "another batch": ("DataError", "batches of the global batch, 8 examples"),
     "check off": ("DataError", 'prepare(model, check="auto")'),
-    "eager": ("ParityError", "x with more rows than y[0], y[1]"),
+    "eager": ("ParityError", "x with more rows than y[0], y[1]. It was not: that takes a graph"),
     "draws": ("ParityError", "With keras.random and a keras.random.SeedGenerator"),
     "Keras's own step": ("DataError", "what is a side input"),
     "told by nothing": ("DataError", "one row for each example"),

@@ -195,9 +195,11 @@ class StepCheck:
             self._terms.sums_where_read, self._terms.divides = False, None
             self._runs.forget()
         several = rows.have_several_sizes
-        message = "It cannot be." if several else self._look_in_one_way(rows)
+        message = "" if several else self._look_in_one_way(rows)
+        if not message and not several:
+            return ""
         draws = ""
-        for way in other_ways(self._model, is_own=self._is_own, is_eager=self._is_eager) if message else ():
+        for way in other_ways(self._model, is_own=self._is_own, is_eager=self._is_eager):
             if several and way.divides is None:
                 continue
             try:

@@ -36,11 +36,12 @@ def describe_several_sizes(batch: ReplicaBatch, why: str) -> str:
 
     Args:
         batch: That of a replica.
-        why: It could not.
+        why: It could not; empty where it was not tried.
     """
+    why = why or "It was not: that takes a graph, which `run_eagerly=True` has none of, and no AdaScale."
     return (
-        f"{_RULE}\nReceived: {describe_parts(batch)}. It was divided so, and is not that of one replica. Batch all "
-        "parts by one number, as `repeat` and `zip` before one `batch` do, or cure this:\n" + why
+        f"{_RULE}\nReceived: {describe_parts(batch)}. {why}\n"
+        "Batch all parts by one number (`zip` before one `batch`), or cure that."
     )
 
 
