@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.exact.foreign import is_of_keras, set_by_user
 from tfscale.framework.models import flat_layers
+from tfscale.framework.optimizers import trained_variables
 from tfscale.framework.replicas import is_replicated
 from tfscale.gradients.updaters import held_optimizers, innermost
 
@@ -123,6 +124,8 @@ def check_built_inside(model: keras.Model) -> None:
 def check_updated(optimizer: keras.optimizers.Optimizer, variables: Any) -> None:
     """Refuses the update of variables that have no copy on each replica: each would update them once more.
 
+    Variables that an optimizer was not built with are Keras's to refuse.
+
     Args:
         optimizer: That updates them.
         variables: A sequence, or None for all that it was built with.
@@ -130,7 +133,9 @@ def check_updated(optimizer: keras.optimizers.Optimizer, variables: Any) -> None
     Raises:
         ModelError: Naming the first of them.
     """
-    known = (each for each in variables or () if isinstance(each, keras.Variable))
+    built_with = {id(each) for each in trained_variables(innermost(optimizer)) or ()}
+    given = [each for each in variables or () if isinstance(each, keras.Variable)]
+    known = [each for each in given if id(each) in built_with] if built_with else given
     outside = [variable.path for variable in known if not is_replicated(variable)]
     if outside:
         raise ModelError(
