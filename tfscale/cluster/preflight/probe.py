@@ -199,10 +199,11 @@ class Probe:
         self._fail(STRANGER if error.is_stranger else Reason(str(error), failed_connect(errno.ECONNREFUSED).way_out))
 
     def _fail(self, reason: Reason) -> None:
-        if reason.is_lasting:
-            self._wrong = (self._clock() if self._wrong is None else self._wrong[0], reason)
-        elif self._wrong is not None and self.wrong_for_s() > _SETTLED_WRONG_S:
+        if self._wrong is not None and self.wrong_for_s() > _SETTLED_WRONG_S:
+            # Whoever is there now, in another job perhaps, is not the one that was wrong.
             reason = self._wrong[1]
+        elif reason.is_lasting:
+            self._wrong = (self._clock() if self._wrong is None else self._wrong[0], reason)
         else:
             self._wrong = None
         self.end()
