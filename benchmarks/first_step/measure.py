@@ -18,6 +18,7 @@ import tensorflow as tf
 import tfscale
 from benchmarks import models
 from benchmarks.check.models import convolution, tokens, transformer
+from benchmarks.clock import StepClock
 from benchmarks.first_step.plan import KERAS, PER_REPLICA_BATCH, STEPS, Growth
 from benchmarks.models import make_loss, make_optimizer
 
@@ -40,7 +41,7 @@ def measure(model_name: str, num_replicas: int, way: str) -> Growth:
     # As in a script's own process; see `benchmarks.check.first_step`.
     gc.unfreeze()
     gc.collect()
-    clock = _Clock()
+    clock = StepClock()
     history = model.fit(x, y, batch_size=batch, shuffle=False, epochs=1, verbose=0, callbacks=[clock])
     one = tf.nest.map_structure(lambda each: each[:batch], (x, y))
     evaluate_cpu_s = _cpu_s(lambda: model.evaluate(*one, batch_size=batch, verbose=0))
@@ -95,29 +96,6 @@ def _rows(model_name: str, rows: int) -> tuple[Any, np.ndarray]:
         return tokens(rows), labels
     shape = _IMAGE if model_name == "resnet" else models.IMAGE_SHAPE
     return generator.standard_normal((rows, *shape), dtype=np.float32), labels
-
-
-class _Clock(keras.callbacks.Callback):
-    """Takes the time, and the processor's, when `fit` begins and after each step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.times: list[tuple[float, float]] = []
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        del logs
-        self._note()
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        del batch, logs
-        self._note()
-
-    def _note(self) -> None:
-        self.times.append((time.perf_counter(), time.process_time()))
-
-    def first(self) -> tuple[float, float]:
-        (begin_s, begin_cpu_s), (end_s, end_cpu_s) = self.times[:2]
-        return end_s - begin_s, end_cpu_s - begin_cpu_s
 
 
 def _cpu_s(call: Callable[[], Any]) -> float:

@@ -22,8 +22,9 @@ from benchmarks.environments import python_with_torch
 from benchmarks.gpu.plan import CONTENDERS, MODELS, POLICIES, TORCH, Row, find_peak, render
 from benchmarks.processes import ContenderError, Worker, plain_environment
 from tfscale.cluster.nvml import Driver, ask_driver, list_gpus
+from tfscale.cluster.own_gpus import VISIBLE
 from tfscale.console.screen import Progress
-from tfscale.launch.gpus import VISIBLE, find_gpus
+from tfscale.launch.gpus import find_gpus
 
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "gpu.json"
 _EPOCHS = 2

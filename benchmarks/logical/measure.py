@@ -6,7 +6,6 @@ import gc
 import hashlib
 import resource
 import statistics
-import time
 from typing import Any
 
 import keras
@@ -15,6 +14,7 @@ import tensorflow as tf
 
 import tfscale
 from benchmarks import models
+from benchmarks.clock import StepClock
 from benchmarks.logical.plan import BITS, LOGICAL, MICRO, ROWS, STEPS, WARM_UP, WITH, Cost
 
 
@@ -43,7 +43,7 @@ def measure(model_name: str, num_replicas: int, way: str) -> Cost:
     # As in a script's own process; see `benchmarks.check.first_step`.
     gc.unfreeze()
     gc.collect()
-    clock = _Clock()
+    clock = StepClock(reads_loss=True)
     history = model.fit(data, epochs=1, verbose=0, callbacks=[clock])
     times, cpu_times = np.diff(np.array(clock.times), axis=0).T
     packages = {"tensorflow": tf, "keras": keras, "numpy": np, "tfscale": tfscale}
@@ -56,20 +56,3 @@ def measure(model_name: str, num_replicas: int, way: str) -> Cost:
         hashlib.sha256(b"".join(each.tobytes() for each in model.get_weights())).hexdigest()[:16],
         {name: package.__version__ for name, package in packages.items()},
     )
-
-
-class _Clock(keras.callbacks.Callback):
-    """Takes the time, and the processor's, when `fit` begins and when each step has ended: it reads its loss."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.times: list[tuple[float, float]] = []
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        del logs
-        self.times.append((time.perf_counter(), time.process_time()))
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        del batch
-        float(logs["loss"])
-        self.times.append((time.perf_counter(), time.process_time()))

@@ -11,7 +11,8 @@ from tests.processes import run_case
 from tests.training import contract_run
 from tests.training.contract_rows import shown_cases
 from tfscale.cluster.nvml import list_gpus
-from tfscale.launch.gpus import VISIBLE, find_gpus
+from tfscale.cluster.own_gpus import VISIBLE
+from tfscale.launch.gpus import find_gpus
 
 GPUS = find_gpus(os.environ, list_gpus)
 # Parts of a machine's single GPU; with more GPUs each is one replica.

@@ -6,6 +6,7 @@ or wait for each other. CUDA numbers the GPUs that a process sees from 0 on, so 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,20 @@ def own_gpus(
     return tuple(seen[place] for place in places if place < len(seen) and seen[place])
 
 
+def visible_names(environ: Mapping[str, str]) -> list[str] | None:
+    """What `CUDA_VISIBLE_DEVICES` names, as CUDA reads it: up to the first `-1`; None where it is not set.
+
+    Example:
+        >>> from tfscale.cluster.own_gpus import visible_names
+        >>> visible_names({"CUDA_VISIBLE_DEVICES": "2, GPU-aa01,-1,0"}), visible_names({})
+        (['2', 'GPU-aa01'], None)
+    """
+    if VISIBLE not in environ:
+        return None
+    names = (name.strip() for name in environ[VISIBLE].split(","))
+    return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))
+
+
 def uuids_in_order(environ: Mapping[str, str], gpus: Sequence[Gpu]) -> list[str]:
     """The UUID of each GPU that CUDA shows, in its order; empty for one that cannot be told.
 
@@ -61,11 +76,9 @@ def uuids_in_order(environ: Mapping[str, str], gpus: Sequence[Gpu]) -> list[str]
     numbers_tell = environ.get(ORDER) == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) == 1
     by_number = {str(gpu.index): "" if gpu.slices else gpu.uuid for gpu in gpus} if numbers_tell else {}
     uuids = [uuid for gpu in gpus for uuid in (gpu.slices or [gpu.uuid])]
-    names = environ[VISIBLE].split(",") if VISIBLE in environ else [str(gpu.index) for gpu in gpus]
+    names = visible_names(environ)
     found = []
-    for name in map(str.strip, names):
-        if name in ("", "-1"):
-            break
+    for name in [str(gpu.index) for gpu in gpus] if names is None else names:
         # CUDA takes the beginning of a UUID, too, if there is one alone that begins so.
         same = [uuid for uuid in uuids if uuid.startswith(name)]
         found.append(by_number.get(name, "") if name.isdigit() else same[0] if len(same) == 1 else "")

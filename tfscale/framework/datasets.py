@@ -43,9 +43,9 @@ def batching_dataset(dataset: tf.data.Dataset) -> str | None:
     while True:
         name = type(dataset).__name__.strip("_")
         found = _rows_of_spec(dataset.element_spec)
-        if name in ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset", "DenseToRaggedDataset"):
+        if name in (*_BATCHES, "DenseToRaggedDataset"):
             return name if rows <= found else None
-        if name in ("MapDataset", "ParallelMapDataset"):
+        if name in _MAPS:
             rows |= found
         elif name not in _UNCHANGED_ELEMENTS:
             return None
@@ -65,10 +65,10 @@ def batch_sizes(dataset: tf.data.Dataset) -> list[int | None]:
         return [size for each in inputs for size in batch_sizes(each)]
     if name in _UNCHANGED_ELEMENTS:
         return batch_sizes(inputs[0])
-    if name in ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset"):
+    if name in _BATCHES:
         size = tf.get_static_value(read(dataset, "_batch_size"))
         return [None if size is None else int(size)] * len(parts)
-    if name not in ("MapDataset", "ParallelMapDataset"):
+    if name not in _MAPS:
         return [None] * len(parts)
     before = {*batch_sizes(inputs[0])}
     # What a function makes of one batch has its rows, as far as specs tell.
@@ -85,7 +85,7 @@ def groups_by_window(dataset: tf.data.Dataset) -> bool:
     name = type(dataset).__name__.strip("_")
     if name == "GroupByWindowDataset":
         return True
-    looks_through = name in ("MapDataset", "ParallelMapDataset") or name in _UNCHANGED_ELEMENTS
+    looks_through = name in _MAPS or name in _UNCHANGED_ELEMENTS
     return looks_through and any(map(groups_by_window, read(dataset, "_inputs")()))
 
 
@@ -95,6 +95,8 @@ def _rows_of_spec(spec: Any) -> set[Any]:
     return {shape[0] if shape is not None and shape.rank else -1 for shape in shapes}
 
 
+_BATCHES = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")
+_MAPS = ("MapDataset", "ParallelMapDataset")
 _UNCHANGED_ELEMENTS = frozenset(
     f"{name}Dataset"
     for name in ("AssertCardinality", "Cache", "Options", "Prefetch", "Repeat", "Shard", "Shuffle", "Skip", "Take")

@@ -109,7 +109,7 @@ def check_built_inside(model: keras.Model) -> None:
     Raises:
         ModelError: Naming the first of them.
     """
-    outside = [variable.path for variable in model.variables if not is_replicated(variable)]
+    outside = _paths_outside(model.variables)
     if outside:
         raise ModelError(
             "A model must get its variables under the strategy's scope.\n"
@@ -133,10 +133,11 @@ def check_updated(optimizer: keras.optimizers.Optimizer, variables: Any) -> None
     Raises:
         ModelError: Naming the first of them.
     """
-    built_with = {id(each) for each in trained_variables(innermost(optimizer)) or ()}
-    given = [each for each in variables or () if isinstance(each, keras.Variable)]
-    known = [each for each in given if id(each) in built_with] if built_with else given
-    outside = [variable.path for variable in known if not is_replicated(variable)]
+    given = [each for each in variables or () if isinstance(each, keras.Variable) and not is_replicated(each)]
+    if not given:
+        return
+    built_with = trained_variables(innermost(optimizer))
+    outside = [each.path for each in given if not built_with or any(each is known for known in built_with)]
     if outside:
         raise ModelError(
             "What an optimizer updates must be made under the strategy's scope.\n"
@@ -156,13 +157,17 @@ def check_inside_scope(variables: Iterable[keras.Variable], kind: str, name: str
     Raises:
         ModelError: Naming the first of them.
     """
-    outside = [variable.path for variable in variables if not is_replicated(variable)]
+    outside = _paths_outside(variables)
     if outside:
         raise ModelError(
             f"The {kind} must be created under the strategy's scope.\n"
             f"Received: {name!r}, whose variable {outside[0]!r} was created outside of it. "
             f"Create the {kind}, and call compile, inside `with dp.scope():`."
         )
+
+
+def _paths_outside(variables: Iterable[keras.Variable]) -> list[str]:
+    return [variable.path for variable in variables if not is_replicated(variable)]
 
 
 def refuse_loop_inside_scope(variable: tf.Variable) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from tfscale.gradients.updaters import accumulates, innermost
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.link import LINK
 from tfscale.replicas.owners import Fact
-from tfscale.replicas.packs import is_dense
+from tfscale.replicas.packs import is_dense, size_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -152,8 +151,9 @@ def reduction_time(model: keras.Model) -> float | None:
     if found is None:
         return None
     traffic = traffic_of(innermost(model.optimizer))
-    sizes = (math.prod(each.shape) * tf.as_dtype(each.dtype).size for each in model.trainable_variables)
-    return found.link.all_reduce_s(sum(sizes) if traffic is None else traffic.sent_bytes)
+    if traffic is not None:
+        return found.link.all_reduce_s(traffic.sent_bytes)
+    return found.link.all_reduce_s(sum(size_bytes(each.value) for each in model.trainable_variables))
 
 
 def compression_of(optimizer: keras.optimizers.Optimizer) -> Compression | None:

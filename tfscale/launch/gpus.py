@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from tfscale.cluster.nvml import Gpu
+from tfscale.cluster.own_gpus import VISIBLE, visible_names
 from tfscale.errors import LaunchError
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def find_gpus(environ: Mapping[str, str], list_gpus: Callable[[], Sequence[Gpu]]) -> tuple[str, ...]:
@@ -26,11 +25,8 @@ def find_gpus(environ: Mapping[str, str], list_gpus: Callable[[], Sequence[Gpu]]
         >>> find_gpus({}, list_gpus=lambda: [Gpu(0, "GPU-5d5b", "Tesla T4")])
         ('0',)
     """
-    if VISIBLE not in environ:
-        return name_gpus(list_gpus())
-    names = [name.strip() for name in environ[VISIBLE].split(",")]
-    ends = [index for index, name in enumerate(names) if name in ("", "-1")]
-    return tuple(names[: ends[0]] if ends else names)
+    names = visible_names(environ)
+    return name_gpus(list_gpus()) if names is None else tuple(names)
 
 
 def divide_gpus(gpus: Sequence[str], num_workers: int, per_worker: int | None = None) -> list[str | None]:

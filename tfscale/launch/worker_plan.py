@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfscale.cluster import ClusterSpec
+from tfscale.cluster.own_gpus import VISIBLE
 from tfscale.launch.cores import count_threads, divide_cores
-from tfscale.launch.gpus import VISIBLE, divide_gpus
+from tfscale.launch.gpus import divide_gpus
 
 
 @dataclass(frozen=True)

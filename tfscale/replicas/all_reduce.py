@@ -116,11 +116,9 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
     if progress is not None:
         progress.arrive(results)
     for indices in _by_dtype(tensors).values():
-        total_bytes = sum(size_bytes(tensors[index]) for index in indices)
-        bytes_per_pack = settings.packing.pack_size(total_bytes, are_ready=_READY.is_raised)
-        alone_bytes = settings.alone_bytes
-        is_alone = [bool(alone_bytes) and size_bytes(tensors[index]) >= alone_bytes for index in indices]
-        if bytes_per_pack or any(is_alone):
+        sizes = [size_bytes(tensors[index]) for index in indices]
+        bytes_per_pack = settings.packing.pack_size(sum(sizes), are_ready=_READY.is_raised)
+        if bytes_per_pack or 0 < settings.alone_bytes <= max(sizes):
             indices = [indices[position] for position in finishing_order([tensors[index] for index in indices])]
         pieces = [cut(tensors[index], bytes_per_pack) for index in indices]
         received = iter(_sum_in_packs(list(itertools.chain(*pieces)), bytes_per_pack, settings))

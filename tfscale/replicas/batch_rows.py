@@ -99,11 +99,17 @@ def plan_rows(leaves: Sequence[Leaf], sizes: Sequence[int | None] | None = None)
     return RowPlan(reference, equal, tuple(sorted(whole)), open_inputs)
 
 
+def numbers_of_rows(leaves: Sequence[Leaf], sizes: Sequence[int | None]) -> list[int | None]:
+    """How many rows each leaf has, by its shape or else by the pipeline; None where neither tells."""
+    return [leaf.rows or size for leaf, size in zip(leaves, sizes, strict=True)]
+
+
 def _plan_sizes(
     leaves: Sequence[Leaf], sizes: Sequence[int | None], present: Mapping[str, Sequence[int]]
 ) -> RowPlan | None:
     """For a batch whose parts have no number of rows in common: the rows are those of which there are most."""
-    numbers = {i: leaves[i].rows or sizes[i] for found in present.values() for i in found}
+    known = numbers_of_rows(leaves, sizes)
+    numbers = {i: known[i] for found in present.values() for i in found}
     if None in numbers.values():
         return None
     by_part = [{numbers[i] for i in found} for found in present.values()]

@@ -13,7 +13,8 @@ from typing import Any
 
 from tfscale.cluster.cores import find_cores
 from tfscale.cluster.nvml import list_gpus
-from tfscale.launch.gpus import VISIBLE, find_gpus
+from tfscale.cluster.own_gpus import VISIBLE
+from tfscale.launch.gpus import find_gpus
 from tfscale.parity.fork_server import ForkServer, ForkServerError, can_fork
 from tfscale.parity.processes import Command, Ending, Process, run_groups, start_fresh
 

@@ -27,7 +27,7 @@ from tfscale.framework.datasets import (
     one_replica_spec,
     shuffles_batches,
 )
-from tfscale.replicas.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, plan_rows
+from tfscale.replicas.batch_rows import WAY_OUT, Leaf, RowPlan, leaves_of, numbers_of_rows, plan_rows
 from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.callers import callers
 from tfscale.replicas.owners import Fact, ReplicaGroup
@@ -246,8 +246,9 @@ def _checked(
     """
     leaves = leaves_of(dataset.element_spec)
     plan = plan_rows(leaves, sizes)
-    if plan.other_sizes and expected is not None:
-        expected = _check_sizes(leaves, sizes or (), expected)
+    if plan.other_sizes:
+        _check_sizes(numbers_of_rows(leaves, sizes or ()), expected)
+        expected = None
     may_be_smaller = expected is not None and _may_be_smaller(dataset, expected)
     varies = groups_by_window(dataset)
     global_batch = None if expected is None or leaves[plan.reference].rows == expected.rows else expected.rows
@@ -276,13 +277,11 @@ def _checked(
     return dataset.scan(before, check)
 
 
-def _check_sizes(leaves: Sequence[Leaf], sizes: Sequence[int | None], expected: ExpectedBatch) -> ExpectedBatch | None:
+def _check_sizes(numbers: Sequence[int | None], expected: ExpectedBatch | None) -> None:
     """Of several sizes one, or all of them together, must be the global batch."""
-    numbers = dict.fromkeys(leaf.rows or size for leaf, size in zip(leaves, sizes, strict=True) if leaf.shape != ())
-    known = [number for number in numbers if number is not None]
-    if expected.rows not in (*known, sum(known)):
-        raise _wrong_batch(max(known), expected.rows)
-    return None
+    sizes = {number for number in numbers if number is not None}
+    if expected is not None and expected.rows not in {*sizes, sum(sizes)}:
+        raise _wrong_batch(max(sizes), expected.rows)
 
 
 def _check_open(

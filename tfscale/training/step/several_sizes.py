@@ -47,7 +47,9 @@ def describe_several_sizes(batch: ReplicaBatch, why: str) -> str:
 
 def describe_parts(batch: ReplicaBatch) -> str:
     """Which parts of a batch hold the rows of which there are most, and which other ones."""
-    leaves = [leaf for leaf in leaves_of(batch.data) if leaf.shape != ()]
-    fewer = [leaf.path for place, leaf in enumerate(leaves_of(batch.data)) if str(place) in batch.whole]
-    most = [leaf.path for leaf in leaves if leaf.path not in fewer]
+    most: list[str] = []
+    fewer: list[str] = []
+    for place, leaf in enumerate(leaves_of(batch.data)):
+        if leaf.shape != ():
+            (fewer if str(place) in batch.whole else most).append(leaf.path)
     return f"{', '.join(most[:3])} with more rows than {', '.join(fewer[:3])}"
