@@ -106,7 +106,7 @@ class Probe:
         if self._lookup is None or (self._lookup.is_done and now_s - self._looked_up_s > _FORGET_NAME_S):
             self._lookup, self._looked_up_s = Lookup(self._host, self._port), now_s
         if not self._lookup.is_done:
-            self.reason = LOOKING_UP
+            self._wait_for(LOOKING_UP)
         elif self._lookup.addresses:
             self._connect(now_s)
         else:
@@ -145,9 +145,7 @@ class Probe:
             self._fail(failed_connect(number))
             return
         self._is_taken = True
-        # One that has just said who it is not does not become a silent one before its time is over.
-        if self.reason is not STRANGER:
-            self.reason = SILENT
+        self._wait_for(SILENT)
         connection.expires_s = self._clock() + self.patience_s
         self._selector.modify(connection.socket, selectors.EVENT_READ, self._on_message)
         try:
@@ -197,6 +195,11 @@ class Probe:
             return
         # A worker that leaves just now ends the connection, too.
         self._fail(STRANGER if error.is_stranger else Reason(str(error), failed_connect(errno.ECONNREFUSED).way_out))
+
+    def _wait_for(self, reason: Reason) -> None:
+        """Notes how far the attempt is; one that has said who it is not stays that until the attempt is over."""
+        if self._wrong is None and self.reason is not STRANGER:
+            self.reason = reason
 
     def _fail(self, reason: Reason) -> None:
         if self._wrong is not None and self.wrong_for_s() > _SETTLED_WRONG_S:
