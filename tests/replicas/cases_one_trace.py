@@ -65,6 +65,14 @@ class Centred(keras.layers.Layer):
         return inputs - tf.reduce_mean(tfscale.gather_rows(inputs), axis=0)
 
 
+class Meeting(keras.layers.Layer):
+    """Rows that meet by TensorFlow's own means."""
+
+    def call(self, inputs: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        return inputs - tf.reduce_mean(context.all_gather(inputs, axis=0), axis=0) if context else inputs
+
+
 class InsideOfLoop(keras.layers.Layer):
     """A loop and a condition, each a graph of its own."""
 
@@ -97,7 +105,8 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
     "shared": lambda: _layers(SharedCount()),
     "by number": lambda: _layers(ByNumber()),
     "tf.random": lambda: _layers(TensorFlowNoise()),
-    "rows that meet": lambda: _layers(Centred()),
+    "rows of all": lambda: _layers(Centred()),
+    "rows that meet": lambda: _layers(Meeting()),
 }
 OPTIMIZERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
     "accumulation": lambda: keras.optimizers.Adam(0.1, gradient_accumulation_steps=2),

@@ -19,6 +19,7 @@ ROWS = [
     ("tokens", "accumulation", False),
     ("loops", "", False),
     ("recurrent", "", False),
+    ("rows of all", "", False),
 ]
 # Part of the reason, by model.
 BY_EACH = {

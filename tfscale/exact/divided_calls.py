@@ -21,11 +21,12 @@ from tfscale.exact.silence import DRAWS_FROM_STATE
 from tfscale.framework.graphs import around_conditions
 from tfscale.framework.losses import lists_of_losses
 from tfscale.framework.models import flat_layers
-from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_id
+from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_number
 from tfscale.replicas.own_share import part_of
 from tfscale.replicas.replica_batch import with_stand_in
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 from tfscale.replicas.share import Share, current_share, in_share
+from tfscale.replicas.turns import around_turns, num_operations
 from tfscale.step_context import Slot
 
 
@@ -61,7 +62,7 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
         own = set_by_user(layer, "call") or type(layer).call.__get__(layer)
         layer.call = functools.update_wrapper(functools.partial(_call, own, divides(layer)), own)
     with _WHOLE.carrying(share), _INSIDE.carrying([]):
-        first = _num_operations()
+        first = num_operations()
         with in_share(alone), _taking_turns(model):
             yield
         _refuse_draws(model.distribute_strategy, first)
@@ -70,26 +71,20 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
 @contextlib.contextmanager
 def _taking_turns(model: keras.Model) -> Iterator[None]:
     """Keeps apart what is of this replica, while others take their turn in what gathers rows: losses, operations."""
-    context, lists = tf.distribute.get_replica_context(), lists_of_losses(flat_layers(model))
+    lists = lists_of_losses(flat_layers(model))
 
-    def merge_call(*args: Any, **kwargs: Any) -> Any:
-        kept, first = [list(losses) for losses in lists], _num_operations()
-        result = outer(*args, **kwargs)
+    def leave() -> tuple[int, list[list[Any]]]:
+        return num_operations(), [list(losses) for losses in lists]
+
+    def come_back(left: tuple[int, list[list[Any]]]) -> None:
+        first, kept = left
         # What was traced meanwhile is of other replicas, which look for themselves.
-        _INSIDE.value.append((first, _num_operations()))
+        _INSIDE.value.append((first, num_operations()))
         for losses, own in zip(lists, kept, strict=True):
             losses[:] = own
-        return result
 
-    outer, context.merge_call = context.merge_call, merge_call
-    try:
+    with around_turns(leave, come_back):
         yield
-    finally:
-        context.merge_call = outer
-
-
-def _num_operations() -> int:
-    return len(tf.compat.v1.get_default_graph().get_operations())
 
 
 def _refuse_draws(strategy: tf.distribute.Strategy, first: int) -> None:
@@ -138,10 +133,10 @@ def _call(call: Callable[..., Any], is_divided: bool, *args: Any, **kwargs: Any)
     total = tf.shape(rows[0], out_type=tf.int64)[0]
     part = _part(whole, total)
     args, kwargs = keras.tree.map_structure(lambda leaf: _take(leaf, part) if _has_rows(leaf) else leaf, (args, kwargs))
-    first = _num_operations()
+    first = num_operations()
     with in_share(part):
         outputs = call(*args, **kwargs)
-        _INSIDE.value.append((first, _num_operations()))
+        _INSIDE.value.append((first, num_operations()))
         return keras.tree.map_structure(lambda leaf: _together(leaf, part) if _has_rows(leaf) else leaf, outputs)
 
 
@@ -152,7 +147,7 @@ def _has_rows(leaf: Any) -> bool:
 
 def _part(whole: Share, total: tf.Tensor) -> Share:
     """This replica's part of so many rows, which need not be those of the batch: true and false ones together, say."""
-    replica, replicas = replica_id(), whole.num_replicas
+    replica, replicas = tf.cast(replica_number(), tf.int64), whole.num_replicas
     start, stop = total * replica // replicas, total * (replica + 1) // replicas
     counts = tf.cast(stop - start, tf.float32), tf.cast(total, tf.float32)
     return whole._replace(

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.exact.terms import gradients_are_sums
-from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_id
+from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_number
 from tfscale.replicas.replica_batch import ReplicaBatch, num_rows
 from tfscale.replicas.share import Share, current_share, in_share
 
@@ -90,7 +90,7 @@ def gather_batch(batch: ReplicaBatch) -> Any:
         if is_whole is None:
             return all_gather(leaf[:count])
         # Told as it runs: what every replica has whole comes from the first.
-        all_or_none = tf.cast(num_rows(leaf), tf.int64) * int(replica_id() == 0)
+        all_or_none = tf.cast(num_rows(leaf), tf.int64) * tf.cast(tf.equal(replica_number(), 0), tf.int64)
         return all_gather(leaf[: tf.where(is_whole, all_or_none, count)])
 
     leaves = [gathered(leaf, known.get(str(place))) for place, leaf in enumerate(tf.nest.flatten(batch.data))]

@@ -23,7 +23,7 @@ from tfscale.exact.gather import gather_rows
 from tfscale.exact.terms import as_mean, is_gathered, meet_term, tells_whole_results
 from tfscale.framework.losses import arguments_of_function, metric_function
 from tfscale.framework.models import all_metrics
-from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
+from tfscale.replicas.all_reduce import all_reduce_sum, replica_number
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_share import make_lone_share
@@ -181,16 +181,15 @@ def _update_with_all_rows(metric: keras.metrics.Metric, args: Any, kwargs: Any) 
         before = [tf.zeros_like(state) for state in before]
     # The states are added up, so one replica counts for all, and always the same: it goes on from what it has counted.
     # It has all rows, also where its own is a stand-in.
-    counts_for_all = replica_id() == 0
+    counts_for_all = tf.equal(replica_number(), 0)
     if _BEFORE.value is not None:
         for variable in metric.variables:
             _BEFORE.value.pop(id(variable), None)
     # A metric that it keeps counts as on one replica, too.
     with in_share(make_lone_share(tf.constant(1, tf.int64))):
         type(metric).update_state(metric, *whole_args, **whole_kwargs)
-    for variable, state in zip(metric.variables, before, strict=True):
-        if not counts_for_all:
-            variable.assign(state)
+    for variable, after, state in zip(metric.variables, local_metric_states(metric.variables), before, strict=True):
+        variable.assign(tf.where(counts_for_all, after, state))
 
 
 def _gathered(value: Any) -> Any:

@@ -27,6 +27,7 @@ from tfscale.replicas.all_reduce import replica_id, replica_number
 from tfscale.replicas.made import made_under
 from tfscale.replicas.replica_batch import local_replicas
 from tfscale.replicas.share import current_share, num_replicas
+from tfscale.replicas.turns import around_turns
 from tfscale.step_context import Slot
 
 # The odd integer nearest to 2^32 / golden ratio: multiples of it stay far apart modulo 2^32 (Knuth, TAOCP 6.4).
@@ -128,19 +129,14 @@ def seeds_of_replicas(fn: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
         use_global_seed_generator(general)
         if seed is None or one_trace() is not None:
             return fn(*args, **kwargs)
-        context, own = tf.distribute.get_replica_context(), _graph_seed(seed, replica_id())
+        own = _graph_seed(seed, replica_id())
 
-        def merge_call(*others: Any, **options: Any) -> Any:
-            # Meanwhile it is the turn of the other replicas.
-            result = type(context).merge_call(context, *others, **options)
+        def draw_by_own(_: Any = None) -> None:
             graph.seed = own
-            return result
 
-        context.merge_call, graph.seed = merge_call, own
-        try:
+        draw_by_own()
+        with around_turns(lambda: None, draw_by_own):
             return fn(*args, **kwargs)
-        finally:
-            del context.merge_call
 
     try:
         yield on_replica

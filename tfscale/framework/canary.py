@@ -117,7 +117,13 @@ WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
             "StrategyExtendedV2.update",
         ),
         "distribute.cross_device_ops:CollectiveAllReduce": ("__init__", "_all_reduce"),
-        "distribute.cross_device_utils:CollectiveReplicaLauncher": ("__init__", "all_reduce", "batch_all_reduce"),
+        "distribute.cross_device_utils:CollectiveReplicaLauncher": (
+            "__init__",
+            "_all_gather",
+            "all_gather",
+            "all_reduce",
+            "batch_all_reduce",
+        ),
         "distribute.values": (
             "DistributedVariable._get",
             "DistributedVariable._get_replica",
@@ -128,6 +134,11 @@ WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "eager.context:Context": ("_set_device", "abort_collective_ops", "add_function_def", "report_error_to_cluster"),
         "eager.lift_to_graph": ("lift_to_graph",),
+        "framework.auto_control_deps": (
+            "AutomaticControlDependencies.__exit__",
+            "AutomaticControlDependencies.run_independently",
+            "op_is_stateful",
+        ),
     },
 }
 """By package: modules and classes, and what of them is compared. What a release does not have is compared as absent."""

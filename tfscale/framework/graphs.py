@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context, lift_to_graph
-from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework import auto_control_deps, op_def_registry
 from tensorflow.python.ops import control_flow_util, control_flow_v2_func_graphs
 
 
@@ -52,6 +52,28 @@ def captured_from_outside(graph: Any) -> dict[str, Any]:
     Breaks first: tests/replicas/test_graph_walk.py.
     """
     return {inside.op.name: outside for outside, inside in getattr(graph, "captures", ())}
+
+
+def keep_in_order(graph: Any, places: Sequence[range]) -> None:
+    """Has operations with side effects and without a state wait for those among them that were traced before, only.
+
+    Why: TensorFlow has each wait for all that were traced into the graph before, also for those of another replica.
+    Breaks first: tests/replicas/test_turns.py.
+
+    Args:
+        graph: That is being traced.
+        places: Of the operations of one replica, as `graph.get_operations` counts.
+    """
+    manager = getattr(graph, "experimental_acd_manager", None)
+    if manager is None:
+        return
+    operations, last = graph.get_operations(), None
+    for op in (operations[place] for each in places for place in each):
+        if auto_control_deps.op_is_stateful(op) and not any(each.dtype == tf.resource for each in op.inputs):
+            manager.run_independently(op)
+            if last is not None:
+                op._add_control_input(last)
+            last = op
 
 
 def define_functions(functions: Iterable[Any]) -> None:

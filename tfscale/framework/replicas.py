@@ -31,6 +31,10 @@ _SAID: dict[str, Sequence[str] | None] = {
 }
 
 
+EachByItself = Callable[[Callable[[Callable[..., Any]], Callable[..., Any]]], Any]
+"""Has every replica do its step, given what is to be put around that."""
+
+
 class Answers(NamedTuple):
     """What a strategy asks before it does what TensorFlow's own does."""
 
@@ -52,7 +56,7 @@ class Answers(NamedTuple):
     """Called with a variable of which a gradient is asked where no replica is meant."""
     refuse_foreign_update: Callable[[Any], None]
     """Called with a variable that an optimizer of another strategy is about to update."""
-    run: Callable[[Callable[[], Any], Callable[[], Any]], Any]
+    run: Callable[[Callable[[], Any], EachByItself], Any]
     """Given what a replica is to do, and TensorFlow's way to have all do it, returns their results."""
 
 
@@ -151,8 +155,10 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
                 yield
 
         def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
-            each_by_itself = functools.partial(super()._call_for_each_replica, fn, args, kwargs)
-            return answers.run(functools.partial(fn, *args, **kwargs), each_by_itself)
+            each_by_itself = super()._call_for_each_replica
+            return answers.run(
+                functools.partial(fn, *args, **kwargs), lambda around: each_by_itself(around(fn), args, kwargs)
+            )
 
         def update(self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True) -> Any:
             if isinstance(var, tf.distribute.DistributedValues):
@@ -177,9 +183,33 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
             return variable
 
     strategy.extended.__class__ = AnsweringExtended
-    found = [getattr(strategy.extended, name, None) for name in ("_collective_ops", "_cross_device_ops")]
-    for operations in {id(each): each for each in found if hasattr(each, "_launchers")}.values():
+    for operations in _with_launchers(strategy):
         launch_for_all(operations)
+
+
+def _with_launchers(strategy: tf.distribute.Strategy) -> list[Any]:
+    """What launches the collectives of a strategy's replicas."""
+    found = [getattr(strategy.extended, name, None) for name in ("_collective_ops", "_cross_device_ops")]
+    return list({id(each): each for each in found if hasattr(each, "_launchers")}.values())
+
+
+def gather_in_graph(rows: tf.Tensor, options: Any) -> tf.Tensor:
+    """The rows of all replicas, as `tf.distribute.ReplicaContext.all_gather` returns them, but without gradient.
+
+    Why: TensorFlow's own is a `merge_call`, in which all replicas have to be traced beside each other: a step that
+    gathers could neither be traced once for all of them, nor gather from a function of its own. What it does there is
+    to have each replica launch its collectives.
+    Breaks first: tests/replicas/test_all_gather.py.
+
+    Args:
+        rows: `[n_i, ...]` of a type that collectives carry, in a graph, in the context of one of several replicas.
+        options: `tf.distribute.experimental.CommunicationOptions`, or None.
+    """
+    one, context = one_trace(), tf.distribute.get_replica_context()
+    replica = read(context, "_replica_id") if one is None else one.replica
+    launcher = read(_with_launchers(context.strategy)[0], "_launchers")[replica]
+    expect(type(launcher), "all_gather", ("input_tensor", "axis", "options"))
+    return launcher.all_gather(rows, axis=0, options=options)
 
 
 def update_without_merge_call(strategy: tf.distribute.Strategy) -> None:

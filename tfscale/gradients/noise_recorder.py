@@ -17,7 +17,7 @@ from tfscale.framework.optimizers import clips_gradients, micro_step_counter, tr
 from tfscale.gradients.noise_probe import probe
 from tfscale.gradients.parts import Part
 from tfscale.gradients.updaters import accumulates, innermost
-from tfscale.replicas.agreement import gathering_from_workers
+from tfscale.replicas.agreement import gather_from_workers
 from tfscale.replicas.replica_batch import local_replicas
 from tfscale.replicas.share import Share
 from tfscale.step_context import Slot
@@ -95,7 +95,6 @@ class NoiseRecorder:
             self._num_rows = _own(tf.constant(0, tf.int64))
             self._updates = _own(tf.constant(0, tf.int64))
             self._seen = _own(tf.constant(0.0, tf.float64))
-        self._gather: Any = None
 
     @property
     def _present(self) -> _Present:
@@ -139,9 +138,7 @@ class NoiseRecorder:
         ]
 
     def _over_workers(self, own: np.ndarray) -> np.ndarray:
-        if self._gather is None:
-            self._gather = gathering_from_workers(self._strategy, tf.TensorSpec(own.shape, tf.float64))
-        return np.sum(self._gather(tf.constant(own)), axis=0)
+        return np.sum(gather_from_workers(self._strategy, tf.constant(own)), axis=0)
 
     def is_due(self) -> tf.Tensor:
         """Whether the update at hand is measured."""

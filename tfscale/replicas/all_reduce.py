@@ -6,7 +6,6 @@ The building blocks of the exact step, usable in a custom training loop as well.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,7 +13,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.framework.one_trace import NotAlikeError, one_trace
-from tfscale.replicas.own_functions import is_in_function_of_step, refuse_to_send_from_function
+from tfscale.framework.replicas import gather_in_graph
+from tfscale.replicas.own_functions import refuse_to_send_from_function
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
 from tfscale.replicas.progress import current_progress
@@ -195,8 +195,7 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     progress = current_progress()
     if progress is not None:
         progress.arrive([wire])
-    gather = _gather_by_sum if is_in_function_of_step() else functools.partial(context.all_gather, axis=0)
-    gathered = tf.cast(gather(wire), rows.dtype)
+    gathered = tf.cast(context.all_gather(wire, axis=0) if tf.executing_eagerly() else _gathered(wire), rows.dtype)
     # TensorFlow knows the rank alone. In eager mode there is nothing to be told.
     gathered.set_shape([None, *rows.shape[1:]])
     if progress is not None:
@@ -217,13 +216,18 @@ def _gather_texts(rows: tf.Tensor) -> tf.Tensor:
     return gathered
 
 
-def _gather_by_sum(rows: tf.Tensor) -> tf.Tensor:
-    """As `all_gather`, but every replica may be in a function of its own: TensorFlow's own gather has them meet."""
-    replica, own = replica_id(), tf.shape(rows, out_type=tf.int64)[0]
-    (counts,) = all_reduce_sum([tf.one_hot(replica, num_replicas(), dtype=tf.int64) * own])
-    first, total = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
-    around = [[first, total - first - own], *([0, 0] for _ in rows.shape[1:])]
-    return all_reduce_sum([tf.pad(rows, tf.cast(tf.stack(around), tf.int64))])[0]
+@tf.custom_gradient
+def _gathered(rows: tf.Tensor) -> Any:
+    """As `all_gather`, in a graph. The slope of a replica's rows is the sum of what all replicas have for them."""
+    options = COMMUNICATION.of(tf.distribute.get_strategy(), _Settings()).options
+
+    def gradient(slope: tf.Tensor) -> tf.Tensor:
+        (total,) = all_reduce_sum([slope])
+        counts = gather_in_graph(tf.shape(rows)[:1], options)
+        first = tf.reduce_sum(counts[: replica_number()])
+        return total[first : first + tf.shape(rows)[0]]
+
+    return gather_in_graph(rows, options), gradient
 
 
 def global_mean(local_mean: tf.Tensor, num_examples: Any) -> tf.Tensor:

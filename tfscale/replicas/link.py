@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.cluster.cores import find_cores
-from tfscale.replicas.agreement import gathering_from_workers
+from tfscale.replicas.agreement import gather_from_workers
 from tfscale.replicas.all_reduce import set_communication_options, sum_as_they_are
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.packs import Packing
@@ -200,7 +200,9 @@ class _Stopwatch:
         self._start_s = time.perf_counter()
         self._budget_s = budget_s
         self._spent_s = 0.0
-        self._gather = gathering_from_workers(strategy, tf.TensorSpec([3], tf.float64))
+        self._strategy = strategy
+        # The first is traced before anything is timed.
+        gather_from_workers(strategy, tf.zeros([3], tf.float64))
 
     def has_time(self, seconds: float = 0.0) -> bool:
         """Whether so much is left; the same on all workers."""
@@ -224,5 +226,5 @@ class _Stopwatch:
         now_s, cpu_s = time.perf_counter(), time.process_time() - start_cpu_s
         busy = min(cpu_s / (now_s - start_s) / len(find_cores()), 1.0)
         own = tf.constant([(now_s - start_s) / count, now_s - self._start_s, busy], tf.float64)
-        taken_s, self._spent_s, busy = map(max, zip(*self._gather(own), strict=True))
+        taken_s, self._spent_s, busy = map(max, zip(*gather_from_workers(self._strategy, own), strict=True))
         return _Sample(taken_s, 1.0 - busy)

@@ -15,9 +15,11 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.framework.one_trace import Keys, NotAlikeError, OneTrace, one_trace, regroup
+from tfscale.framework.replicas import EachByItself
 from tfscale.replicas.all_reduce import replica_id
 from tfscale.replicas.made import made_under
 from tfscale.replicas.replica_batch import local_replicas
+from tfscale.replicas.turns import in_order_of_its_own
 from tfscale.step_context import Slot
 
 _log = logging.getLogger(__name__)
@@ -39,33 +41,31 @@ def own_part(parts: Sequence[Any], first: int) -> Any:
     return parts[replica_id() - first] if one is None else one.part
 
 
-def run_once_for_all(
-    strategy: tf.distribute.Strategy, step: Callable[[], Any], each_by_itself: Callable[[], Any]
-) -> Any:
+def run_once_for_all(strategy: tf.distribute.Strategy, step: Callable[[], Any], each_by_itself: EachByItself) -> Any:
     """Runs what `strategy.run` got: traced once where it says what it is about (`on_parts`), else by each replica.
 
     Args:
         strategy: Whose replicas run it.
         step: What each is to do.
-        each_by_itself: TensorFlow's way to have each do it.
+        each_by_itself: TensorFlow's way to have each do it, given what is to be put around the step.
 
     Returns:
         What `strategy.run` is to return.
     """
     parts = _GIVEN.value.pop() if _GIVEN.value else None
     if parts is None or tf.executing_eagerly() or _is_traced_by_each():
-        return each_by_itself()
+        return each_by_itself(in_order_of_its_own)
     kinds = [_kind(part) for part in parts]
     if len(set(kinds)) == len(parts):  # A trace of its own for each, either way.
-        return each_by_itself()
+        return each_by_itself(in_order_of_its_own)
     try:
         traced = _trace(strategy, step, parts, kinds)
     except NotAlikeError as error:
         _log.info("each replica's step is traced by itself: %s", error)
-        return each_by_itself()
+        return each_by_itself(in_order_of_its_own)
     except Exception as error:  # What is wrong with the step will show where each replica's is traced.
         _log.info("each replica's step is traced by itself: %s: %s", type(error).__name__, error)
-        return each_by_itself()
+        return each_by_itself(in_order_of_its_own)
     # From here on there is no way back: what was called will run, and wait for the others.
     return regroup([one.call(replica, part) for replica, (one, part) in enumerate(zip(traced, parts, strict=True))])
 

@@ -53,12 +53,6 @@ def trace_anew() -> None:
     _Known.changes += 1
 
 
-def is_in_function_of_step() -> bool:
-    """Whether this thread traces a part of its step into a graph of its own, such as a function or a loop."""
-    graph = _GRAPH.value
-    return graph is not None and tf.compat.v1.get_default_graph() is not graph
-
-
 @functools.lru_cache(maxsize=256)
 def _name_of(numbers: Hashable, name: str) -> DeviceName:
     del numbers

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
+from tfscale.replicas.all_reduce import all_reduce_sum, replica_number
 from tfscale.replicas.replica_batch import ReplicaBatch, has_rows, num_rows
 from tfscale.replicas.share import Share, in_share, num_replicas
 
@@ -43,7 +43,7 @@ def make_share(num_examples: tf.Tensor, global_examples: tf.Tensor, first_row: t
 
 def agree_on_share(num_examples: tf.Tensor) -> Share:
     """As `make_share` when each replica knows its own number of rows only: one collective of N numbers."""
-    replica, replicas = replica_id(), num_replicas()
+    replica, replicas = replica_number(), num_replicas()
     (counts,) = all_reduce_sum([tf.one_hot(replica, replicas) * tf.cast(num_examples, tf.float32)])
     first_row = tf.cast(tf.reduce_sum(counts[:replica]), tf.int64)
     return _share(num_examples, tf.reduce_sum(counts), first_row, replicas)

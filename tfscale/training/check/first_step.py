@@ -8,6 +8,7 @@ What the step makes of its rows is compared, and so is what it leaves in every v
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.state import State
+
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +129,14 @@ class TwoRuns:
 
     def trace_divided(self, parts: Sequence[ReplicaBatch]) -> None:
         """Traces the divided step: of both all variables must be known, before either is run."""
-        self._traced["divided"] = self._trace(self._divided, list(parts))
+        given, common = list(parts), _of_any_size(parts)
+        if common is not None:
+            try:
+                self._traced["divided"] = self._trace(self._divided, given, common)
+                return
+            except Exception as error:
+                _log.info("the divided step is traced for each size of a part: %s: %s", type(error).__name__, error)
+        self._traced["divided"] = self._trace(self._divided, given)
 
     def divided(self, parts: Sequence[ReplicaBatch], shaken_by: float = 0.0) -> Outcome:
         """Runs the step on the parts of this process's replicas; its weights are changed by this share before."""
@@ -154,13 +164,15 @@ class TwoRuns:
         state |= {name: state[name] - more for name, more in added.items() if name in state}
         return dataclasses.replace(_outcome(values, layout[0], state), apart=apart, kept=kept)
 
-    def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
+    def _trace(
+        self, function: Callable[[Any, list[Any]], Any], data: Any, specs: Any = None
+    ) -> tuple[Callable[..., Any], list[Any]]:
         layout: list[Any] = []
         if self._steps.eager:
             return lambda given: function(given, layout), layout
         traced = tf.function(lambda given: function(given, layout), autograph=False, reduce_retracing=True)
         with self._numbers.unchanged():
-            concrete = traced.get_concrete_function(data)
+            concrete = traced.get_concrete_function(data if specs is None else specs)
         if function == self._alone:
             self.reference = concrete
         self._state.add(concrete.graph.variables)
@@ -220,6 +232,22 @@ class TwoRuns:
     def _first_copy(self, value: Any) -> tf.Tensor:
         variable = value.value if isinstance(value, keras.Variable) else value
         return tf.convert_to_tensor(self._strategy.experimental_local_results(variable)[0])
+
+
+def _of_any_size(parts: Sequence[ReplicaBatch]) -> list[ReplicaBatch] | None:
+    """Specs of the parts that are the same for all, so that they are traced once; None where it makes no difference."""
+    leaves = [tf.nest.flatten(part) for part in parts]
+    common: list[Any] = []
+    for alike in zip(*leaves, strict=True):
+        if not all(map(tf.is_tensor, alike)):
+            common.append(alike[0])
+            continue
+        spec, *others = map(tf.type_spec_from_value, alike)
+        common.append(spec.most_specific_common_supertype(others))
+    own = [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves[0]]
+    if common == own or any(spec is None and leaf is not None for spec, leaf in zip(common, own, strict=True)):
+        return None
+    return [tf.nest.pack_sequence_as(part, common) for part in parts]
 
 
 def _flatten(outputs: Any, recorder: Recorder) -> tuple[list[Any], Any]:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from tfscale.exact.foreign import is_of_keras
 from tfscale.framework.models import flat_layers, given_to_compile
 from tfscale.gradients.updaters import held_optimizers
+from tfscale.replicas.turns import around_turns
 from tfscale.training.step.kept_values import CONTAINERS, holds_made, is_made, is_plain, numbers_in, restorer
 
 # Keras's own, which no step of a user's decides by.
@@ -112,26 +112,11 @@ class OwnNumbers:
             held: That with which all replicas begin.
         """
         self.put_back(held)
-        context = tf.distribute.get_replica_context()
-        if not self._owners or context is None:
+        if not self._owners:
             yield
             return
-        own_method, outer = vars(context).get("merge_call"), context.merge_call
-
-        def merge_call(*args: Any, **kwargs: Any) -> Any:
-            # Meanwhile it is the turn of the other replicas.
-            own = self.held()
-            result = outer(*args, **kwargs)
-            self.put_back(own)
-            return result
-
-        context.merge_call = merge_call
-        try:
+        with around_turns(self.held, self.put_back):
             yield
-        finally:
-            del context.merge_call
-            if own_method is not None:
-                context.merge_call = own_method
 
     def _values(self, owner: Any) -> dict[str, Any]:
         mentioned = _names_in_code(owner.__class__)

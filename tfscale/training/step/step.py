@@ -29,7 +29,7 @@ from tfscale.gradients.micro_steps import Division, adds_in_tree, in_own_share, 
 from tfscale.gradients.parts import Part, Run
 from tfscale.gradients.step_state import first_replicas
 from tfscale.gradients.updaters import accumulates, held_optimizers, innermost
-from tfscale.replicas.all_reduce import all_reduce_sum, replica_id
+from tfscale.replicas.all_reduce import all_reduce_sum, replica_number
 from tfscale.replicas.own_share import make_lone_share, share_of
 from tfscale.replicas.progress import counting_reductions
 from tfscale.replicas.replica_batch import ReplicaBatch
@@ -150,7 +150,7 @@ def _on_all_rows(
     """
     with in_share(share):
         data = gather_batch(batch)
-    count = tf.constant(float(replica_id() == 0))
+    count = tf.cast(tf.equal(replica_number(), 0), tf.float32)
     first = share._replace(num_examples=count, global_examples=tf.constant(1.0), weight=tf.cast(count, tf.float64))
     with (
         metrics.remembering_results() as given,
