@@ -174,6 +174,26 @@ def all_rows(dtype: str) -> list[list[Any]]:
     return [[np.array_equal(each, rows) and each.dtype == rows.dtype for each in result] for result in results]
 
 
+def slopes_of_gathered(counts: tuple[int, ...]) -> dict[str, Any]:
+    """Slopes, of first and second order, of what replica i makes of all rows: their cubes, i + 1 times."""
+    rows = np.random.default_rng(0).normal(size=(sum(counts), 2))
+    first = np.cumsum([0, *counts])
+
+    def replica() -> list[tf.Tensor]:
+        own = tf.constant(rows[first[replica_id()] : first[replica_id() + 1]])
+        with tf.GradientTape() as outer:
+            outer.watch(own)
+            with tf.GradientTape() as tape:
+                tape.watch(own)
+                value = (replica_id() + 1.0) * tf.reduce_sum(all_gather(own) ** 3)
+            slope = tape.gradient(value, own)
+            total = tf.reduce_sum(slope)
+        return [slope, outer.gradient(total, own)]
+
+    results, _ = _run(_strategy(len(counts)), replica)
+    return {"rows": rows, "slopes": [np.concatenate(each) for each in zip(*results, strict=True)]}
+
+
 def shares(counts: tuple[int, ...]) -> list[dict[str, float]]:
     """`agree_on_share` of replicas with `counts` rows each."""
 

@@ -38,6 +38,7 @@ def results():
     for rows in GATHERED_ROWS:
         by_replicas[3].append((f"{CASES}:gathered", (3, rows)))
     by_replicas[3] += [(f"{CASES}:all_rows", (dtype,)) for dtype in DTYPES]
+    by_replicas[3].append((f"{CASES}:slopes_of_gathered", ((2, 0, 3),)))
     # Last: it changes how the strategy of its process sends.
     by_replicas[2].append((f"{CASES}:packs", (2,)))
     by_replicas[3].append((f"{CASES}:shares", ((3, 0, 5),)))
@@ -117,6 +118,14 @@ def test_gathered_rows_and_their_gradient(results, rows):
         np.testing.assert_array_equal(gathered, found["x"])
     # The sum of squares of all rows: each replica keeps the slope of its own.
     np.testing.assert_allclose(np.concatenate(found["gradients"]), 2 * found["x"])
+
+
+def test_slopes_of_what_is_gathered_by_hand(results):
+    found = result_of(results, "slopes_of_gathered", (2, 0, 3))
+    rows, (first, second) = found["rows"], found["slopes"]
+    # 1 + 2 + 3 times 3 x^2; the slopes of a replica's own rows are functions of these alone, on every replica.
+    np.testing.assert_allclose(first, 6 * 3 * rows**2)
+    np.testing.assert_allclose(second, 6 * 6 * rows)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
