@@ -21,7 +21,7 @@ GATES = {
 
 
 def test_a_branch_that_is_taken_later_is_looked_at_before_anything_is_updated():
-    said = run_case(f"{CASES}:gated")
+    said = run_case(f"{CASES}:gated", timeout_s=300)
     assert set(said) == {*GATES, "a flag"}
     for gate, text in said.items():
         assert "mixes the rows" in text or "not with other values of counters" in text, gate
