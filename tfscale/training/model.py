@@ -18,9 +18,9 @@ import tensorflow as tf
 from tfscale.data.balance import make_probe
 from tfscale.data.dataset import find_global_dataset
 from tfscale.data.epoch_start import start_with_epoch
-from tfscale.exact import metrics
+from tfscale.exact import batch_wide_layers, metrics
 from tfscale.exact.added_losses import meet_added_losses
-from tfscale.exact.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.exact.batch_norm import scale_batch_norm
 from tfscale.exact.losses import make_losses_global
 from tfscale.exact.plain_step import has_own_logs, has_own_step, keras_step
 from tfscale.exact.randomness import separate_random_streams
@@ -282,9 +282,9 @@ class ModelMethods:
         model = self._model
         scope_checks.check_built_inside(model)
         self._first_states.note()
-        set_batch_norm(model, self._options.batch_norm)
         # Once more, for layers that were made when the model was built.
         scale_batch_norm(model, self._options.batch_ratio)
+        batch_wide_layers.make_layers_global(model, self._options.batch_norm)
         separate_random_streams(self._strategy, model)
         # Whoever's variables they update: in a step of this model they are met all the same.
         made = made_under(self._strategy).optimizers
