@@ -33,8 +33,17 @@ from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.step_context import Slot
 
 _log = logging.getLogger(__name__)
+
+
+class Given(list[tuple[keras.metrics.Metric, Any]]):
+    """Metrics that a step asked for results, and what came back."""
+
+    has_earlier = False
+    """Whether one of them counted more rows afterwards, so that its result is that of an earlier time."""
+
+
 # What metrics have told the step.
-_GIVEN = Slot[list[tuple[keras.metrics.Metric, Any]] | None]("results")
+_GIVEN = Slot[Given | None]("results")
 # By a metric variable's id, what it held before the step, where that is to be put back.
 _BEFORE = Slot[dict[int, tf.Tensor] | None]("states_before", shown=len)
 # Metrics of which it was said once that they are given numbers of replicas.
@@ -102,6 +111,8 @@ def meet_updates(metrics: Iterable[keras.metrics.Metric]) -> None:
 def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: Any) -> Any:
     metric: Any = reference()
     update, share = type(metric).update_state.__get__(metric), current_share()
+    if _GIVEN.value is not None and any(metric is asked for asked, _ in _GIVEN.value):
+        _GIVEN.value.has_earlier = True
     if share is None:
         _warn_of_number_in_loop(metric, args)
         return update(*args, **kwargs)
@@ -202,15 +213,20 @@ _COUNTING_NUMBERS = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_s
 
 
 @contextlib.contextmanager
-def remembering_results() -> Iterator[list[tuple[keras.metrics.Metric, Any]]]:
+def remembering_results() -> Iterator[Given]:
     """Collects who was asked for a result meanwhile, and what came back."""
-    given: list[tuple[keras.metrics.Metric, Any]] = []
+    given = Given()
     with _GIVEN.carrying(given):
         yield given
 
 
-def computes_of_results(logs: Any, given: Sequence[tuple[keras.metrics.Metric, Any]]) -> bool:
-    """Whether a step in a graph has made any of its logs of metrics' results, and does not only return them."""
+def computes_of_results(logs: Any, given: Given) -> bool:
+    """Whether a step has logs of metrics' results that are no more than what they count in the end.
+
+    Made of such results, in a graph, or asked for before the metric has counted the rows of the step.
+    """
+    if given.has_earlier:
+        return True
     results = [leaf for _, result in given for leaf in keras.tree.flatten(result)]
     # What comes out of a function within the step, such as one that is a `tf.function`, is no longer the result itself.
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()

@@ -90,6 +90,11 @@ WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
         "backend.common.variables:Variable": ("assign", "value"),
         "layers.layer:Layer": ("_flatten_layers", "_get_regularization_losses", "add_loss", "losses"),
         "layers.normalization.batch_normalization:BatchNormalization": ("_moments", "build", "call"),
+        "layers.preprocessing.image_preprocessing.equalization:Equalization": (
+            "_custom_histogram_fixed_width",
+            "_equalize_channel",
+        ),
+        "layers.preprocessing.mel_spectrogram:MelSpectrogram": ("_dbscale", "call"),
         "random.seed_generator": ("SeedGenerator", "draw_seed", "global_seed_generator"),
         "callbacks.backup_and_restore:BackupAndRestore": ("on_train_begin",),
         "callbacks.tensorboard:TensorBoard": ("_init_profile_batch", "on_train_batch_begin", "on_train_batch_end"),

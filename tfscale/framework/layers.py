@@ -47,3 +47,31 @@ def replace_batch_moments(layer: keras.layers.BatchNormalization, moments: Calla
 def reduction_axes(layer: keras.layers.BatchNormalization) -> list[int]:
     """The axes over which a built BatchNormalization layer averages."""
     return list(read(layer, "_reduction_axes"))
+
+
+def decibels(layer: keras.layers.MelSpectrogram) -> Callable[[Any], Any]:
+    """Keras's own `(inputs) -> decibels` of one MelSpectrogram layer."""
+    return own_method(layer, "_dbscale")
+
+
+def replace_decibels(layer: keras.layers.MelSpectrogram, function: Callable[[Any], Any]) -> None:
+    """Computes the decibels of one MelSpectrogram layer with `function(inputs)`.
+
+    Why: they have a floor below the loudest of all rows of the batch; everything else in the layer is of one row.
+    Breaks first: tests/exact/test_batch_wide_layers.py.
+    """
+    replace(layer, "_dbscale", function)
+
+
+def count_values(layer: keras.layers.Equalization) -> Callable[[Any, Any, int], Any]:
+    """Keras's own `(values, value_range, nbins) -> counts` of one Equalization layer."""
+    return own_method(layer, "_custom_histogram_fixed_width")
+
+
+def replace_count_values(layer: keras.layers.Equalization, function: Callable[[Any, Any, int], Any]) -> None:
+    """Counts how often each brightness occurs with `function(values, value_range, nbins)`, in one Equalization layer.
+
+    Why: it is counted in all rows of the batch, while each row is then looked up by itself.
+    Breaks first: tests/exact/test_batch_wide_layers.py.
+    """
+    replace(layer, "_custom_histogram_fixed_width", function)

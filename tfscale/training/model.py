@@ -18,11 +18,11 @@ import tensorflow as tf
 from tfscale.data.balance import make_probe
 from tfscale.data.dataset import find_global_dataset
 from tfscale.data.epoch_start import start_with_epoch
-from tfscale.exact import metrics
+from tfscale.exact import batch_wide_layers, metrics
 from tfscale.exact.added_losses import meet_added_losses
-from tfscale.exact.batch_norm import scale_batch_norm, set_batch_norm
+from tfscale.exact.batch_norm import scale_batch_norm
 from tfscale.exact.losses import make_losses_global
-from tfscale.exact.plain_step import has_own_logs, has_own_step, keras_step
+from tfscale.exact.plain_step import has_own_logs, keras_step, runs_as_it_stands
 from tfscale.exact.randomness import separate_random_streams
 from tfscale.exact.terms import Terms
 from tfscale.framework.datasets import distributed_dataset
@@ -244,10 +244,10 @@ class ModelMethods:
         kinds = [device.device_type for device in tf.config.list_physical_devices()]
         return not self._options.deterministic and would_compile(flat_layers(self._model), kinds)
 
-    def _steps(self, name: str, default: Callable[..., Any], own: Callable[..., Any], *more: Any) -> ReplicaSteps:
+    def _steps(self, name: str, default: functools.partial[Any], own: Callable[..., Any], *more: Any) -> ReplicaSteps:
         """What a replica does with its rows in the step `name`: `default`, or `own` for a class that defines it."""
         terms = self._terms[name]
-        if has_own_step(self._model, name):
+        if runs_as_it_stands(self._model, name, is_divided=default.keywords["division"] is not None):
 
             def run_own(rows: Any) -> Any:
                 return own(self._model, rows, *more, terms=terms)
@@ -282,9 +282,9 @@ class ModelMethods:
         model = self._model
         scope_checks.check_built_inside(model)
         self._first_states.note()
-        set_batch_norm(model, self._options.batch_norm)
         # Once more, for layers that were made when the model was built.
         scale_batch_norm(model, self._options.batch_ratio)
+        batch_wide_layers.make_layers_global(model, self._options.batch_norm)
         separate_random_streams(self._strategy, model)
         # Whoever's variables they update: in a step of this model they are met all the same.
         made = made_under(self._strategy).optimizers
@@ -322,7 +322,7 @@ class ModelMethods:
         else:
             steps = self._steps(name, functools.partial(step.test_step, division=None), step.own_test_step)
         alone = functools.partial(keras_step, self._model, name)
-        is_own = has_own_step(self._model, name)
+        is_own = runs_as_it_stands(self._model, name)
         begin = self._first_states.put_back
         return Steps(steps.alone, alone, steps.make_logs, begin, eager=self._model.run_eagerly, is_own=is_own)
 

@@ -194,3 +194,22 @@ def drawing_without_seed(num_replicas: int) -> dict[str, Any]:
 
     _, alone = trained([])
     return {"left alone": alone, "losses": trained([Noise()])[0]}
+
+
+class _LogsMore(keras.Sequential):
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        return {**super().compute_metrics(x, y, y_pred, sample_weight), "largest": keras.ops.max(y_pred)}
+
+
+def more_is_logged() -> str:
+    """The error where a model logs more than its metrics, of which a part of the rows knows nothing."""
+    tfscale.simulate_replicas(2)
+    dp = tfscale.DataParallel(global_batch=8, micro_batch=2)
+    with dp.scope():
+        model = dp.prepare(_LogsMore([keras.Input((3,)), keras.layers.Dense(1)], name="more"))
+        model.compile("sgd", "mse")
+    try:
+        model.fit(np.ones((8, 3), "float32"), np.ones((8, 1), "float32"), batch_size=8, verbose=0)
+    except tfscale.ModelError as error:
+        return str(error)
+    return ""

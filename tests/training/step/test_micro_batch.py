@@ -144,3 +144,7 @@ def test_what_draws_without_a_seed(num_replicas):
     found = run_case(f"{CASES}:drawing_without_seed", args=(num_replicas,))
     assert np.isfinite(found["losses"]).all()
     assert found["left alone"]
+
+
+def test_other_logs_than_those_of_metrics_are_refused():
+    assert "Received: largest in the `compute_metrics` of model 'more'" in run_case(f"{CASES}:more_is_logged")

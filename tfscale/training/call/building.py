@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
-from tfscale.exact.plain_step import has_own_step
+from tfscale.exact.plain_step import runs_as_it_stands
 from tfscale.exact.terms import Terms
 from tfscale.framework.models import build_from_spec, flat_layers
 from tfscale.gradients.updaters import held_optimizers, innermost
@@ -55,7 +55,7 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
         rehearse(strategy, _step_of(model, name, terms), spec)
 
     ways = [from_shapes, as_first_step]
-    if has_own_step(model, name):
+    if runs_as_it_stands(model, name):
         ways = [as_first_step]
     elif _is_made_in_first_step(model):
         # What runs eagerly is rehearsed with rows, where shapes do not do.

@@ -98,6 +98,17 @@ class CheckRows(NamedTuple):
         """The same rows with all floating-point inputs multiplied; labels and weights stay."""
         return self._with_inputs(lambda leaf: leaf * factor)
 
+    def apart(self, first: float, others: float) -> CheckRows:
+        """The same rows, of which the first one's floating-point inputs are multiplied otherwise than the others'."""
+
+        def change(leaf: tf.Tensor) -> tf.Tensor:
+            if leaf.shape.rank in (None, 0) or leaf.shape[0] != self.num_rows:
+                return leaf
+            factors = tf.constant([first, *[others] * (self.num_rows - 1)], leaf.dtype)
+            return leaf * tf.reshape(factors, [-1, *[1] * (leaf.shape.rank - 1)])
+
+        return self._with_inputs(change)
+
     def shaken(self, share: float) -> CheckRows:
         """The same rows with each floating-point input changed by a share of itself, as `shake` does it."""
         return self._with_inputs(lambda leaf: shake(leaf, share))._replace(shaken_by=share)

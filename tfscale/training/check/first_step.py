@@ -83,6 +83,10 @@ class Outcome:
                 sizes[term.kind] = max([sizes[term.kind], *values])
         return sizes["gradients"] or sizes["loss"] ** 0.5
 
+    def is_finite(self) -> bool:
+        """Whether all that the step computed of its rows are numbers."""
+        return all(np.all(np.isfinite(value)) for record in self.if_mean.values() for value in record.values())
+
     def is_without_gradient(self) -> bool:
         """Whether an optimizer was given zeros only."""
         given = [record for term, record in self.if_mean.items() if term.kind == "gradients"]

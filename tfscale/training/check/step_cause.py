@@ -10,6 +10,10 @@ import tensorflow as tf
 from tfscale.training.check.step_differences import Difference
 
 _SHOWN = 3
+OF_LATER = (
+    "\nIt is that of one replica as it begins, and not with other values of counters, weights or flags in its state, "
+    "or of its inputs, where the largest or smallest number of a batch counts."
+)
 
 
 def describe_difference(differences: Sequence[Difference], what: str, num_replicas: int, num_rows: int) -> str:

@@ -21,10 +21,11 @@ from tfscale.exact.metrics import metrics_of
 from tfscale.exact.terms import Terms
 from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.gradients.updaters import held_optimizers, innermost, remember_optimizers
-from tfscale.replicas.agreement import first_of_workers
+from tfscale.replicas.agreement import any_of_workers, first_of_workers
 from tfscale.replicas.made import made_under
 from tfscale.training.check.chance import Chance, slots_of
 from tfscale.training.check.check_rows import Amount, CheckRows
+from tfscale.training.check.extremes import far_apart
 from tfscale.training.check.first_step import Outcome, Steps, TwoRuns
 from tfscale.training.check.gates import later_states
 from tfscale.training.check.no_reference import (
@@ -33,7 +34,7 @@ from tfscale.training.check.no_reference import (
     describe_no_reference,
 )
 from tfscale.training.check.other_ways import OtherWay, other_ways
-from tfscale.training.check.step_cause import cause_of_failure, describe_assigned_apart, describe_difference
+from tfscale.training.check.step_cause import OF_LATER, cause_of_failure, describe_assigned_apart, describe_difference
 from tfscale.training.check.step_differences import (
     Difference,
     bytes_per_number,
@@ -56,9 +57,6 @@ _SHOWN = 500
 _LATER = 10
 # Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
 _CONVERGED = 1e-3
-_OF_LATER = (
-    "\nIt is that of one replica as it begins, and not with other values of counters, weights or flags in its state."
-)
 
 
 class StepCheck:
@@ -301,7 +299,7 @@ class StepCheck:
         if not differences:
             self._warn_of_kept(kept_differences(ours, reference, self._tolerance))
             later = self._differences_later(rows)
-            return self._describe(later, rows) + _OF_LATER if later else ""
+            return self._describe(later, rows) + OF_LATER if later else ""
         if self._chance.explains(differences, rows, ours, reference, before, self._compared):
             return ""
         return self._describe(differences, rows)
@@ -337,15 +335,22 @@ class StepCheck:
                     differences = self._differences_now(rows)
                     if differences:
                         return differences
+            for apart in far_apart(self._runs.reference, rows):
+                with contextlib.suppress(NoReferenceError):
+                    differences = self._differences_now(apart, of_finite=True)
+                    if differences:
+                        return differences
             return []
 
-    def _differences_now(self, rows: CheckRows, least: float = 0.0) -> list[Difference]:
+    def _differences_now(self, rows: CheckRows, least: float = 0.0, *, of_finite: bool = False) -> list[Difference]:
         """What differs in the state that there is, by more than chance; gradients below the least are rounding."""
         before = self._state.read()
         with agreeing_on_reference(self._strategy):
             reference = self._runs.alone(rows.whole)
         with self._dividing(rows):
             ours = self._runs.divided(rows.parts)
+        if of_finite and any_of_workers(self._strategy, not reference.is_finite()):
+            return []
         differences = self._differences(ours, reference, before, _LATER * self._tolerance)
         # Near a minimum the gradients are what rounding leaves of numbers that cancel.
         if not differences or reference.scale() < least:

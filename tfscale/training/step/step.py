@@ -19,7 +19,7 @@ from tfscale.exact.batch_norm import batch_norm_layers, local_statistics, moving
 from tfscale.exact.divided_calls import dividing_calls
 from tfscale.exact.gather import gather_batch
 from tfscale.exact.losses import global_loss_attributes
-from tfscale.exact.plain_step import keras_step, meet_loss
+from tfscale.exact.plain_step import keras_step, meet_loss, update_metrics
 from tfscale.exact.terms import Divides, Terms, as_mean, meet_term, meeting_terms
 from tfscale.framework.losses import loss_tracker
 from tfscale.framework.models import call_model, compute_loss_of
@@ -302,7 +302,7 @@ def _forward_on_rows(
         loss = as_mean(loss, share)
     weight = share.num_examples * share.logged_per_example
     loss_tracker(model).update_state(_mean_entry(loss, share), sample_weight=weight)
-    model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+    update_metrics(model, x, y, y_pred, sample_weight)
     return loss
 
 
@@ -350,7 +350,8 @@ def _global_logs(
     # What only the watch sends has no collective of its own: it travels with the logs.
     is_lone = sent.watch is not None and len(sent.tensors()) == len(sent.watch.sent)
     states = [] if is_lone else sent.reduce(model)
-    told = list(given)
+    # On one replica it is told what it counts, at any time.
+    told = [] if share.is_whole else list(given)
     with metrics.using_states(variables, states):
         results = {identity: metric.result() for identity, metric in asked.items()}
     leaves = keras.tree.flatten_with_path(dict(logs))
