@@ -172,18 +172,7 @@ def _take(rows: Any, part: Share) -> Any:
     )
     with tf.control_dependencies([same] if same is not None else []):
         rows = tf.identity(rows)
-    if not rows.dtype.is_floating:
-        return rows[bounds[0] : bounds[1]]
-
-    @tf.custom_gradient
-    def taken(whole: Any) -> Any:
-        def gradient(slope: Any) -> Any:
-            with in_share(part):
-                return all_gather(slope[:count])
-
-        return whole[bounds[0] : bounds[1]], gradient
-
-    return taken(rows)
+    return _sliced(rows, *bounds, part) if rows.dtype.is_floating else rows[bounds[0] : bounds[1]]
 
 
 def _together(rows: Any, part: Share) -> Any:
@@ -195,9 +184,34 @@ def _together(rows: Any, part: Share) -> Any:
     size = tf.shape(own, out_type=tf.int64)[0]
     # There may be several for each row that went in.
     first = part.first_row * size // tf.maximum(tf.cast(part.num_examples, tf.int64), 1)
+    return _joined(own, first, part)
+
+
+def _sliced(whole: Any, first: Any, end: Any, part: Share) -> Any:
+    """Rows of what every replica has; the slopes of all parts are every replica's.
+
+    `_joined` is that the other way round, and each the slope of the other: penalties of gradients take slopes of slopes.
+    """
+    count = tf.cast(part.num_examples, tf.int64)
 
     @tf.custom_gradient
-    def gathered(own: Any) -> Any:
-        return all_gather(own), lambda slope: slope[first : first + size]
+    def sliced(whole: Any) -> Any:
+        # What stands in for no rows has slopes that count for nothing.
+        return whole[first:end], lambda slope: _joined(
+            slope[: (end - first) * tf.cast(count > 0, tf.int64)], first, part
+        )
 
-    return gathered(own)
+    return sliced(whole)
+
+
+def _joined(own: Any, first: Any, part: Share) -> Any:
+    """The rows of all parts, equal on every replica, of which this one's begin at `first`."""
+    size = tf.shape(own, out_type=tf.int64)[0]
+
+    @tf.custom_gradient
+    def joined(own: Any) -> Any:
+        with in_share(part):
+            rows = all_gather(own)
+        return rows, lambda slope: _sliced(slope, first, first + size, part)
+
+    return joined(own)
