@@ -1,10 +1,11 @@
 """How many replicas are there, to a script that divides what it computes by their number?
 
 A script written for `tf.distribute` asks its strategy, and divides the mean over a replica's rows by the answer: losses
-are parts of a sum. That is exact where all replicas have as many rows. Two things are done about the rest:
+are parts of a sum. That is exact where all replicas have as many rows. Three things are done about the rest:
 
 - In a step of a prepared model there is one replica, whenever the number was asked for.
 - In a function of `strategy.run`, what is divided by the number becomes replica i's part n_i / n of the sum.
+- A loss of Keras's that is called under the scope, and by no replica, is one of all rows: it is told of one as well.
 
 To Python it is the whole number that it was.
 """
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.framework.losses import is_asked_by_loss
 from tfscale.replicas.own_functions import traced_with_step
 from tfscale.replicas.share import is_in_step
 from tfscale.step_context import Slot
@@ -61,7 +63,11 @@ def told(count: int) -> Any:
     if count == 1 or is_in_step():
         return 1
     rows = _ROWS.value
-    return ReplicaCount(count) if rows is None else _CountInLoop(count, rows)
+    if rows is not None:
+        return _CountInLoop(count, rows)
+    # Of all rows: no replica has a part of it.
+    is_of_all = tf.distribute.in_cross_replica_context() and is_asked_by_loss()
+    return 1 if is_of_all else ReplicaCount(count)
 
 
 def _counts_now(count: int) -> Any:
