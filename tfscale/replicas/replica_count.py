@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.errors import ModelError
 from tfscale.framework.losses import is_asked_by_loss
 from tfscale.replicas.own_functions import traced_with_step
 from tfscale.replicas.share import is_in_step
@@ -44,13 +45,22 @@ class LoopRows(NamedTuple):
 
 
 _ROWS = Slot[LoopRows | None]("rows_of_loop")
+# What TensorFlow says of something in a list that is neither a number nor a tensor.
+_UNCONVERTED = "NOT CONVERTIBLE TO TENSOR"
 
 
 @contextlib.contextmanager
 def in_loop(rows: LoopRows | None) -> Iterator[None]:
     """Says what this thread's replica holds, while it runs a function of a loop by hand."""
     with _ROWS.carrying(rows), contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers):
-        yield
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            said = str(error)
+            if isinstance(error, ModelError) or not any(each in said for each in (_CountInLoop.__name__, _UNCONVERTED)):
+                raise
+            # TensorFlow says of what class it was, and not what to do.
+            raise _no_plain_number(int(tf.distribute.get_strategy().num_replicas_in_sync)) from error
 
 
 def is_in_loop() -> bool:
@@ -131,6 +141,20 @@ class ReplicaPart(float):
         return float, (float(self),)
 
 
+class NoPlainNumberError(ModelError, TypeError):
+    """What TensorFlow takes for an operand that it is not made for, and so asks the other one."""
+
+
+def _no_plain_number(count: int) -> NoPlainNumberError:
+    return NoPlainNumberError(
+        "In a function of `strategy.run` the number of replicas counts their rows, and is no plain number in a list (a "
+        "shape), an array, a constant or a comparison.\n"
+        f"Received: {count} replicas. Write `int(strategy.num_replicas_in_sync)` there. What is divided by a plain "
+        "number is exact only where all replicas have as many rows. For the rows of all replicas there is "
+        "tfscale.gather_rows(x)."
+    )
+
+
 @functools.total_ordering
 class _CountInLoop:
     """As `ReplicaCount`, asked for where it counts. No Python number, which TensorFlow takes without asking."""
@@ -156,10 +180,16 @@ class _CountInLoop:
     def __lt__(self, other: Any) -> bool:
         return bool(self._count < other)
 
+    __array_ufunc__ = None
+    """numpy leaves to it what is computed of it."""
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise _no_plain_number(self._count)
+
     def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> tf.Tensor:
         if name == "y" or (dtype is not None and not tf.as_dtype(dtype).is_floating):
             # It is this object's turn, then: the part of a replica is no whole number, and may be of no rows.
-            raise TypeError("The number of replicas is used as an operand.")
+            raise _no_plain_number(self._count)
         return 1 / self.rows.part(tf.as_dtype(dtype or tf.float32))
 
     def __rtruediv__(self, other: Any) -> Any:
