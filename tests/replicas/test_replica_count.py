@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfscale.errors import ModelError
 from tfscale.replicas.own_share import make_lone_share
 from tfscale.replicas.replica_count import LoopRows, in_loop, told
 from tfscale.replicas.share import in_share
@@ -111,3 +112,27 @@ def test_replica_without_rows_has_no_part():
     with in_loop(LoopRows(tf.constant(0), lambda: tf.constant(2))):
         assert float(tf.constant(np.nan) / told(N)) == 0.0
         assert int(tf.constant(0) * told(N)) == 2
+
+
+IN_A_LIST = {
+    "concat": lambda n: tf.concat([[n], tf.constant([2, 3])], axis=0),
+    "shape": lambda n: tf.reshape(tf.zeros(8), [n, -1]),
+    "constant": tf.constant,
+    "comparison": lambda n: tf.constant(4) == n,
+}
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("name", IN_A_LIST)
+def test_in_a_list_or_a_comparison_it_is_refused_by_name(name, where):
+    with pytest.raises(ModelError, match=r"Write `int\(strategy.num_replicas_in_sync\)`"):
+        on_replica(lambda: WHERE[where](lambda compute: compute())(lambda: IN_A_LIST[name](told(N))))
+
+
+def test_numbers_of_numpy_are_divided_like_all_others():
+    assert float(on_replica(lambda: np.float32(6.0) / told(N))) == pytest.approx(6.0 * OWN / TOTAL)
+
+
+def test_other_errors_of_a_loop_stay_what_they_are():
+    with pytest.raises(ValueError, match="of a user"):
+        on_replica(lambda: (_ for _ in ()).throw(ValueError("of a user")))

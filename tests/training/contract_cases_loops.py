@@ -78,24 +78,26 @@ def _in_run(
             gradients = gradients_of(tape.gradient(loss, model.trainable_variables))
             updater.apply(gradients, model.trainable_variables)
             error.update_state(y, outputs)
-            return loss
+            return loss, tf.reduce_mean(_per_example(y, outputs))
 
         if way == "given":
             step = tf.function(step)
         rows = tf.data.Dataset.from_tensor_slices((X[:ROWS], TARGETS[:ROWS])).batch(GLOBAL_BATCH)
         if strategy is None:
-            losses = [float(step(x, y)) for x, y in rows]
+            logged = [step(x, y) for x, y in rows]
         else:
 
             def distributed(x: Any, y: Any) -> Any:
-                return strategy.reduce("SUM", strategy.run(step, args=(x, y)), axis=None)
+                loss, mean = strategy.run(step, args=(x, y))
+                mean = strategy.reduce(tf.distribute.ReduceOp.MEAN, mean, axis=None)
+                return strategy.reduce("SUM", loss, axis=None), mean
 
             call = tf.function(distributed) if way == "traced" else distributed
-            losses = [float(call(*batch)) for batch in strategy.experimental_distribute_dataset(rows)]
+            logged = [call(*batch) for batch in strategy.experimental_distribute_dataset(rows)]
         return {
             "weights": [np.array(each) for each in model.get_weights()],
             "optimizer": [np.array(each.value) for each in updater.variables],
-            "batch logs": [np.array(losses), np.array(error.result())],
+            "batch logs": [np.array(logged), np.array(error.result())],
         }
 
     return Case(run)

@@ -190,7 +190,7 @@ def _together(rows: Any, part: Share) -> Any:
 def _sliced(whole: Any, first: Any, end: Any, part: Share) -> Any:
     """Rows of what every replica has; the slopes of all parts are every replica's.
 
-    `_joined` is that the other way round, and each the slope of the other: penalties of gradients take slopes of slopes.
+    `_joined` is that the other way round. Each is the other's slope: penalties of gradients take slopes of slopes.
     """
     count = tf.cast(part.num_examples, tf.int64)
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 
 from tfscale.framework.hooks import read, replace
+
+# What divides a loss, and through whom it asks.
+_DIVIDES = "scale_loss_for_distribution"
+_ON_THE_WAY = ("tfscale", "tensorflow")
 
 
 def keras_mask(value: Any) -> Any:
@@ -23,6 +29,21 @@ def copy_keras_mask(source: Any, target: Any) -> None:
     """Attaches the mask of `source`, if it has one, to `target`. Why and breaks first: as `keras_mask`."""
     if keras_mask(source) is not None:
         target._keras_mask = keras_mask(source)
+
+
+def is_asked_by_loss() -> bool:
+    """Whether it is a loss of Keras's that asks TensorFlow something now.
+
+    Why: wherever a loss is called under a scope, Keras divides it by the number of replicas, also one of all rows, of
+    which no replica has a part. Whoever else asks there has to be told how many there are. It stands on Python's stack.
+    Breaks first: tests/programs/scripts/scores_in_scope.py.
+    """
+    module = sys.modules[keras.losses.Loss.__module__]
+    read(module, _DIVIDES)
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _ON_THE_WAY:
+        frame = frame.f_back
+    return frame is not None and frame.f_globals is vars(module)
 
 
 COMPILED_LOSS_NAMES = ("loss", "_compile_loss")

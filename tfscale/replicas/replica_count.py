@@ -1,10 +1,11 @@
 """How many replicas are there, to a script that divides what it computes by their number?
 
 A script written for `tf.distribute` asks its strategy, and divides the mean over a replica's rows by the answer: losses
-are parts of a sum. That is exact where all replicas have as many rows. Two things are done about the rest:
+are parts of a sum. That is exact where all replicas have as many rows. Three things are done about the rest:
 
 - In a step of a prepared model there is one replica, whenever the number was asked for.
 - In a function of `strategy.run`, what is divided by the number becomes replica i's part n_i / n of the sum.
+- A loss of Keras's that is called under the scope, and by no replica, is one of all rows: it is told of one as well.
 
 To Python it is the whole number that it was.
 """
@@ -19,6 +20,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.errors import ModelError
+from tfscale.framework.losses import is_asked_by_loss
 from tfscale.replicas.own_functions import traced_with_step
 from tfscale.replicas.share import is_in_step
 from tfscale.step_context import Slot
@@ -42,13 +45,22 @@ class LoopRows(NamedTuple):
 
 
 _ROWS = Slot[LoopRows | None]("rows_of_loop")
+# What TensorFlow says of something in a list that is neither a number nor a tensor.
+_UNCONVERTED = "NOT CONVERTIBLE TO TENSOR"
 
 
 @contextlib.contextmanager
 def in_loop(rows: LoopRows | None) -> Iterator[None]:
     """Says what this thread's replica holds, while it runs a function of a loop by hand."""
     with _ROWS.carrying(rows), contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers):
-        yield
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            said = str(error)
+            if isinstance(error, ModelError) or not any(each in said for each in (_CountInLoop.__name__, _UNCONVERTED)):
+                raise
+            # TensorFlow says of what class it was, and not what to do.
+            raise _no_plain_number(int(tf.distribute.get_strategy().num_replicas_in_sync)) from error
 
 
 def is_in_loop() -> bool:
@@ -61,7 +73,11 @@ def told(count: int) -> Any:
     if count == 1 or is_in_step():
         return 1
     rows = _ROWS.value
-    return ReplicaCount(count) if rows is None else _CountInLoop(count, rows)
+    if rows is not None:
+        return _CountInLoop(count, rows)
+    # Of all rows: no replica has a part of it.
+    is_of_all = tf.distribute.in_cross_replica_context() and is_asked_by_loss()
+    return 1 if is_of_all else ReplicaCount(count)
 
 
 def _counts_now(count: int) -> Any:
@@ -125,6 +141,20 @@ class ReplicaPart(float):
         return float, (float(self),)
 
 
+class NoPlainNumberError(ModelError, TypeError):
+    """What TensorFlow takes for an operand that it is not made for, and so asks the other one."""
+
+
+def _no_plain_number(count: int) -> NoPlainNumberError:
+    return NoPlainNumberError(
+        "In a function of `strategy.run` the number of replicas counts their rows, and is no plain number in a list (a "
+        "shape), an array, a constant or a comparison.\n"
+        f"Received: {count} replicas. Write `int(strategy.num_replicas_in_sync)` there. What is divided by a plain "
+        "number is exact only where all replicas have as many rows. For the rows of all replicas there is "
+        "tfscale.gather_rows(x)."
+    )
+
+
 @functools.total_ordering
 class _CountInLoop:
     """As `ReplicaCount`, asked for where it counts. No Python number, which TensorFlow takes without asking."""
@@ -150,10 +180,16 @@ class _CountInLoop:
     def __lt__(self, other: Any) -> bool:
         return bool(self._count < other)
 
+    __array_ufunc__ = None
+    """numpy leaves to it what is computed of it."""
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise _no_plain_number(self._count)
+
     def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> tf.Tensor:
         if name == "y" or (dtype is not None and not tf.as_dtype(dtype).is_floating):
             # It is this object's turn, then: the part of a replica is no whole number, and may be of no rows.
-            raise TypeError("The number of replicas is used as an operand.")
+            raise _no_plain_number(self._count)
         return 1 / self.rows.part(tf.as_dtype(dtype or tf.float32))
 
     def __rtruediv__(self, other: Any) -> Any:

@@ -31,15 +31,12 @@ from tfscale.framework.models import flat_layers, replace_auto_jit_compile, repl
 from tfscale.gradients import scope_checks
 from tfscale.gradients.compression.choice import check_compression_devices
 from tfscale.gradients.network import Network, choose_network
-from tfscale.gradients.optimizers import reduce_gradients_once
-from tfscale.gradients.sending import choose_sending, send_gradients
-from tfscale.gradients.updaters import held_optimizers, innermost, updating
+from tfscale.gradients.sending import choose_sending
 from tfscale.moved import refusing_moved
 from tfscale.recovery.callback import RecoverableFit, find_recoverable_fit
 from tfscale.recovery.chief_only import warn_of_writers
 from tfscale.recovery.one_call import callbacks_of_one_fit, with_callback
 from tfscale.replicas.failures import failing_together
-from tfscale.replicas.made import made_under
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.xla import would_compile
 from tfscale.training.call.building import RowsRehearsal, build_for
@@ -47,7 +44,9 @@ from tfscale.training.call.call_data import suit_batch, use_views
 from tfscale.training.call.call_errors import freeing_when_python_ends, naming_errors
 from tfscale.training.call.frozen import forget_functions, note_trained
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
+from tfscale.training.call.kinds import by_kind
 from tfscale.training.call.looks import Look
+from tfscale.training.call.met_optimizers import meet_optimizers
 from tfscale.training.call.on_batches import guard_calls_on_batches
 from tfscale.training.call.placing import place_call
 from tfscale.training.call.predictions import forms_of_predictions, predict_step
@@ -189,8 +188,12 @@ class ModelMethods:
         is_one = isinstance(other, ModelMethods) and other._model is self._model
         return is_one and (other._strategy, other._options) == (self._strategy, self._options)
 
-    def _logging_function(self, steps: ReplicaSteps, look: Look | None, trains: bool) -> Callable[[Any], Any]:
-        function = self._runner.logging_function(steps, look, times_input=trains)
+    def _logging_function(self, name: str, look: Look | None, *step_of_kind: Any) -> Callable[[Any], Any]:
+        def of_kind(look: Look | None) -> Callable[[Any], Any]:
+            steps = self._steps(name, *step_of_kind)
+            return self._runner.logging_function(steps, look, times_input=name == "train_step")
+
+        function = by_kind(look, of_kind, lambda: self._look_anew(name))
         return self._first_states.in_first_call_of(function, unless=lambda: bool(self._fit and self._fit.goes_on))
 
     def make_train_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -201,8 +204,8 @@ class ModelMethods:
             look = self._adapt("train_step")
             division = self._logical.divide(self._model) or self._micro_batch.divide(self._model, self._data_spec)
             default = functools.partial(step.train_step, division=division)
-            steps = self._steps("train_step", default, step.own_train_step, self._options.batch_norm)
-            function = self._logging_function(steps, look, trains=True)
+            steps = default, step.own_train_step, self._options.batch_norm
+            function = self._logging_function("train_step", look, *steps)
             plain = functools.partial(keras_step, self._model, "train_step")
             rest = functools.partial(what_needs_no_batch, self._strategy, plain, self._data_spec)
             self._model.train_function = ending_as_keras(self._model, function, rest)
@@ -214,8 +217,8 @@ class ModelMethods:
         if self._model.test_function is None or force:
             look = self._adapt("test_step")
             division = self._logical.divide(self._model) or self._micro_batch.divide(self._model)
-            steps = self._steps("test_step", functools.partial(step.test_step, division=division), step.own_test_step)
-            self._model.test_function = self._logging_function(steps, look, trains=False)
+            default = functools.partial(step.test_step, division=division)
+            self._model.test_function = self._logging_function("test_step", look, default, step.own_test_step)
         return self._model.test_function
 
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -223,10 +226,13 @@ class ModelMethods:
         if self._model.predict_function is None or force:
             look = self._adapt("predict_step")
             division = self._logical.divide(self._model) if self._options.deterministic else None
-            terms = self._terms["predict_step"]
-            predict = functools.partial(predict_step, self._model, terms=terms, division=division)
-            predict_or_refuse = self._logical.drawing_nothing(predict, "`predict`")
-            self._model.predict_function = self._runner.predict_function(predict_or_refuse, look)
+
+            def of_kind(look: Look | None) -> Callable[[Any], Any]:
+                terms = self._terms["predict_step"]
+                predict = functools.partial(predict_step, self._model, terms=terms, division=division)
+                return self._runner.predict_function(self._logical.drawing_nothing(predict, "`predict`"), look)
+
+            self._model.predict_function = by_kind(look, of_kind, lambda: self._look_anew("predict_step"))
         return self._model.predict_function
 
     def build(self, iterator: Any = None, data_batch: Any = None) -> None:
@@ -286,14 +292,7 @@ class ModelMethods:
         scale_batch_norm(model, self._options.batch_ratio)
         batch_wide_layers.make_layers_global(model, self._options.batch_norm)
         separate_random_streams(self._strategy, model)
-        # Whoever's variables they update: in a step of this model they are met all the same.
-        made = made_under(self._strategy).optimizers
-        own = {id(each): each for each in (*held_optimizers(model), *updating(model, made))}
-        for optimizer in own.values():
-            scope_checks.check_inside_scope(innermost(optimizer).variables, "optimizer", optimizer.name)
-            send_gradients(optimizer, self._sending, self._strategy)
-        for optimizer in ({id(each): each for each in made} | own).values():
-            reduce_gradients_once(optimizer)
+        meet_optimizers(model, self._strategy, self._sending)
         if model.compiled:
             make_losses_global(model)
         meet_added_losses(model)
@@ -306,11 +305,13 @@ class ModelMethods:
         mode, count = self._options.check, int(self._strategy.num_replicas_in_sync)
         if name != "predict_step":
             refuse_unseen(model, mode, num_replicas=count, logical_replicas=self._logical.total)
-        if count == 1:
-            return None
-        if not is_checked(model, mode, predicts=name == "predict_step"):
+        if count == 1 or not is_checked(model, mode, predicts=name == "predict_step"):
             return None
         return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), mode, _FIRSTS[name])
+
+    def _look_anew(self, name: str) -> StepCheck | None:
+        self._terms[name] = Terms()
+        return self._look(name)
 
     def _both_forms(self, name: str) -> Steps:
         """The step `name` as it is run, and as on one replica."""
@@ -322,8 +323,7 @@ class ModelMethods:
         else:
             steps = self._steps(name, functools.partial(step.test_step, division=None), step.own_test_step)
         alone = functools.partial(keras_step, self._model, name)
-        is_own = runs_as_it_stands(self._model, name)
-        begin = self._first_states.put_back
+        is_own, begin = runs_as_it_stands(self._model, name), self._first_states.put_back
         return Steps(steps.alone, alone, steps.make_logs, begin, eager=self._model.run_eagerly, is_own=is_own)
 
     def _checked(self, name: str) -> Callable[..., Any]:

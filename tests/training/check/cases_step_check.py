@@ -68,6 +68,32 @@ def _refusal(build: Any, optimizer: Any, **compiled: Any) -> dict[str, Any]:
     return {"message": "", "is unchanged": False}
 
 
+class _CentredIfWeighted(ModuleLoss):
+    """Lets the rows of a batch meet where they have weights."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y, *weights = data
+        return super().train_step((x - tf.reduce_mean(x, axis=0) if weights else x, y))
+
+
+def another_kind() -> dict[str, Any]:
+    """What a second fit ends with, whose data have a part that those of the first had not."""
+    dp, looks = _data_parallel(), []
+    with dp.scope():
+        model = dp.prepare(_CentredIfWeighted())
+        model.compile(sgd(), run_eagerly=True)
+    model.fit(**DATA, verbose=0, shuffle=False)
+    before = _state(model)
+    for _ in range(3):
+        try:
+            model.fit(**DATA, sample_weight=np.ones(len(DATA["x"])), verbose=0, shuffle=False)
+        except tfscale.ParityError as error:
+            looks.append(str(error))
+    unchanged = all(map(np.array_equal, before, _state(model)))
+    model.fit(**DATA, verbose=0, shuffle=False)
+    return {"looks": looks, "is unchanged": unchanged}
+
+
 def modes(mode: str) -> dict[str, Any]:
     """What another mode makes of a program that cannot be divided."""
     messages, dp = Messages(), _data_parallel()

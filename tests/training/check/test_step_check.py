@@ -20,6 +20,13 @@ def test_a_step_that_cannot_be_divided_is_refused_before_anything_is_updated(nam
     assert found["is unchanged"]
 
 
+def test_data_of_another_kind_are_looked_at_when_they_come():
+    found = run_case(f"{CASES}:another_kind")
+    assert all(each.startswith("The first step of model") for each in found["looks"])
+    assert found["looks"]
+    assert found["is unchanged"]
+
+
 @pytest.mark.parametrize(("mode", "num_warnings"), [("warn", 1), ("off", 0)])
 def test_other_modes_train(mode, num_warnings):
     found = run_case(f"{CASES}:modes", args=(mode,))

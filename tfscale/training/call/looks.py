@@ -44,7 +44,12 @@ class Looks:
         """Looks; returns whether the step is to be traced anew. A lone step is all of its call."""
         if self._look is None:
             return False
-        if self._calls > 1:
-            return self._look.again(batch, is_next=is_lone and self._calls == 2)
-        self._look(batch)
+        try:
+            if self._calls > 1:
+                return self._look.again(batch, is_next=is_lone and self._calls == 2)
+            self._look(batch)
+        except Exception:
+            # Nothing was run: whoever calls again, as in a notebook, hears of it again.
+            self._calls -= 1
+            raise
         return False

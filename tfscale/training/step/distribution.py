@@ -34,6 +34,7 @@ from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, GlobalBatches, has_rows, local_replicas, num_rows
 from tfscale.replicas.uncaught import begin_loop
 from tfscale.training.step.hand_loops import prepare_function
+from tfscale.training.step.hand_means import MeansByRows
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
 
     strategy.experimental_distribute_dataset = distribute
     run = strategy.run
+    means = MeansByRows(strategy, run, strategy.reduce)
     lifted: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def lift(fn: Any) -> Any:
@@ -79,13 +81,18 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
             # Replicas that are run take turns, and could not send anything from inside of it.
             if fn not in lifted:
                 lifted[fn] = lift(fn)
-            return lifted[fn](args, kwargs, options)
-        if _calling_model(_CALLS + ON_BATCH) is None:
+            results = lifted[fn](args, kwargs, options)
+            means.note(results, args, kwargs or {})
+            return results
+        is_by_hand = _calling_model(_CALLS + ON_BATCH) is None
+        if is_by_hand:
             begin_loop(strategy, fn)
             fn = prepare_function(strategy, fn, args, kwargs or {})
         separate_random_streams(strategy)
         with refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
             results = run(on_replica, args, kwargs, options)
+        if is_by_hand:
+            means.note(results, args, kwargs or {})
         model = _calling_model(ON_BATCH)
         if model is None or is_prepared(model):
             return results
@@ -93,7 +100,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         # Keras gave the whole batch to every replica, and all have computed the same.
         return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
-    strategy.run = run_once
+    strategy.run, strategy.reduce = run_once, means.reduce
 
 
 def _check_division(dataset: GlobalDataset, logical_replicas: int | None) -> None:

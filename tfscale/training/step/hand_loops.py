@@ -77,8 +77,20 @@ def _is_of_replicas(value: Any) -> bool:
     return isinstance(value, tf.distribute.DistributedValues) and not isinstance(value, tf.Variable)
 
 
+def own_rows(own_args: Any, own_kwargs: Any) -> Any:
+    """How many rows a replica holds, as far as the arguments of its function tell; None where they do not."""
+    found = _place_of_rows(own_args, own_kwargs)
+    return None if found is None else found[1]
+
+
 def _rows(own_args: Any, own_kwargs: Any, total_of: Callable[[int, Any], Any]) -> LoopRows | None:
     """What this replica holds, as far as its arguments tell."""
+    found = _place_of_rows(own_args, own_kwargs)
+    return None if found is None else LoopRows(found[1], functools.partial(total_of, *found))
+
+
+def _place_of_rows(own_args: Any, own_kwargs: Any) -> tuple[int, Any] | None:
+    """Which leaf of a replica's arguments has rows, and how many."""
     for argument in (*own_args, *own_kwargs.values()):
         if isinstance(argument, ReplicaBatch):
             return None
@@ -90,8 +102,7 @@ def _rows(own_args: Any, own_kwargs: Any, total_of: Callable[[int, Any], Any]) -
         place = tensors[plan_rows(leaves_of([leaves[place] for place in tensors])).reference]
     except DataError:
         return None
-    own = num_rows(leaves[place])
-    return LoopRows(own, functools.partial(total_of, place, own))
+    return place, num_rows(leaves[place])
 
 
 def _total_rows(strategy: tf.distribute.Strategy, arguments: Any, place: int, own: Any) -> Any:

@@ -1,0 +1,83 @@
+"""What is the mean over the replicas that a loop by hand asks `strategy.reduce` for?
+
+To TensorFlow each replica counts as much. Of means over a replica's rows, as guides log their losses, that is not the
+mean over the batch where replicas have different numbers of rows; and a part of a sum that was multiplied by the number
+of replicas is such a mean (`replica_count.py`). Here each counts as its rows do. What is the same on all stays that.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.replicas.all_reduce import replica_id
+from tfscale.replicas.replica_batch import local_replicas
+from tfscale.training.step.hand_loops import own_rows
+
+
+class MeansByRows:
+    """Of what the functions return that a loop by hand gives to `strategy.run`.
+
+    Args:
+        strategy: Whose replicas run them.
+        run: TensorFlow's `strategy.run`.
+        reduce: TensorFlow's `strategy.reduce`.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, run: Callable[..., Any], reduce: Callable[..., Any]):
+        self._strategy, self._run, self._reduce = strategy, run, reduce
+        # By identity; what it belongs to is compared, for a later one may have the same.
+        self._known: dict[int, tuple[weakref.ref[Any], Sequence[Any]]] = {}
+
+    def note(self, results: Any, args: Any, kwargs: Any) -> None:
+        """Notes of how many rows each replica has computed its part of `results`, as far as the arguments tell."""
+        here = local_replicas(self._strategy).here
+        rows = [own_rows(*self._of_replica((args, kwargs), index)) for index in range(here)]
+        if any(each is None for each in rows):
+            return
+        for leaf in tf.nest.flatten(results):
+            if isinstance(leaf, tf.distribute.DistributedValues):
+                identity = id(leaf)
+                forget = self._forgetting(identity)
+                self._known[identity] = weakref.ref(leaf, forget), rows
+
+    def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
+        """As `tf.distribute.Strategy.reduce`."""
+        is_mean = str(getattr(reduce_op, "name", reduce_op)).upper() == "MEAN"
+        if not is_mean or axis is not None:
+            return self._reduce(reduce_op, value, axis)
+        return tf.nest.map_structure(lambda leaf: self._mean(reduce_op, leaf), value)
+
+    def _mean(self, reduce_op: Any, leaf: Any) -> Any:
+        found, rows = self._known.get(id(leaf), (None, ()))
+        if found is None or found() is not leaf or not self._is_floating(leaf):
+            return self._reduce(reduce_op, leaf, None)
+        first = local_replicas(self._strategy).first
+
+        def by_rows(own: Any) -> tuple[Any, Any]:
+            count = tf.cast(rows[replica_id() - first], own.dtype)
+            # A mean over no rows is no number.
+            return tf.math.multiply_no_nan(own, count), count
+
+        total, count = self._run(by_rows, (leaf,))
+        return tf.math.divide_no_nan(self._reduce("SUM", total, None), self._reduce("SUM", count, None))
+
+    def _is_floating(self, leaf: Any) -> bool:
+        return bool(self._strategy.experimental_local_results(leaf)[0].dtype.is_floating)
+
+    def _of_replica(self, arguments: Any, index: int) -> Any:
+        def own(leaf: Any) -> Any:
+            is_own = isinstance(leaf, tf.distribute.DistributedValues)
+            return self._strategy.experimental_local_results(leaf)[index] if is_own else leaf
+
+        return tf.nest.map_structure(own, arguments)
+
+    def _forgetting(self, identity: int) -> Callable[[Any], None]:
+        def forget(gone: Any) -> None:
+            if self._known.get(identity, (None,))[0] is gone:
+                del self._known[identity]
+
+        return forget
