@@ -211,6 +211,20 @@ def test_what_cannot_be_traced_as_several_is_run_one_by_one(found):
     assert found["cannot"]["calls"] > found["num_steps"] / 2
 
 
+@pytest.mark.parametrize(("num_steps", "asks"), [(200, False), (600, True)])
+def test_workers_ask_each_other_only_where_it_may_pay(num_steps, asks):
+    asked = []
+
+    def agree(number):
+        asked.append(number)
+        return number
+
+    chosen = StepsPerCall(agree, begins_alone=True)
+    calls = list(chosen.calls(iter([(step, step, None) for step in range(num_steps)]), num_steps))
+    assert calls[-1][1] == num_steps - 1
+    assert bool(asked) == asks
+
+
 def test_workers_do_alike():
     first, second = run_workers(f"{CASES}:unasked_on_workers", num_workers=2)
     assert first["nobody reads"] == second["nobody reads"] > 1
