@@ -19,7 +19,7 @@ class NotAlikeError(Exception):
 
 
 _TRACING = Slot["OneTrace | None"]("one_trace")
-_LAUNCHERS = ("_next_instance_key", ())
+_LAUNCHERS = {"_next_instance_key": (), "all_gather": ("input_tensor", "axis", "options")}
 # Of what draws from a state of its own: with a seed all replicas would draw the same.
 _SEEDS = ("seed", "seed2")
 
@@ -203,7 +203,8 @@ def launch_for_all(operations: Any) -> None:
     """
     launchers = read(operations, "_launchers")
     kind: Any = type(launchers[0])
-    expect(kind, *_LAUNCHERS)
+    for name, takes in _LAUNCHERS.items():
+        expect(kind, name, takes)
     for launcher in launchers:
         read(launcher, "_device")
 

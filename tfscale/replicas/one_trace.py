@@ -6,6 +6,7 @@ A step that is traced once costs one replica's time in Python, however many ther
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -52,20 +53,21 @@ def run_once_for_all(strategy: tf.distribute.Strategy, step: Callable[[], Any], 
     Returns:
         What `strategy.run` is to return.
     """
+    apart = functools.partial(each_by_itself, in_order_of_its_own)
     parts = _GIVEN.value.pop() if _GIVEN.value else None
     if parts is None or tf.executing_eagerly() or _is_traced_by_each():
-        return each_by_itself(in_order_of_its_own)
+        return apart()
     kinds = [_kind(part) for part in parts]
     if len(set(kinds)) == len(parts):  # A trace of its own for each, either way.
-        return each_by_itself(in_order_of_its_own)
+        return apart()
     try:
         traced = _trace(strategy, step, parts, kinds)
     except NotAlikeError as error:
         _log.info("each replica's step is traced by itself: %s", error)
-        return each_by_itself(in_order_of_its_own)
+        return apart()
     except Exception as error:  # What is wrong with the step will show where each replica's is traced.
         _log.info("each replica's step is traced by itself: %s: %s", type(error).__name__, error)
-        return each_by_itself(in_order_of_its_own)
+        return apart()
     # From here on there is no way back: what was called will run, and wait for the others.
     return regroup([one.call(replica, part) for replica, (one, part) in enumerate(zip(traced, parts, strict=True))])
 

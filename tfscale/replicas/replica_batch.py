@@ -208,6 +208,12 @@ def with_stand_in(start: Any, stop: Any, rows: Any) -> tuple[Any, Any]:
     return start, tf.maximum(stop, start + 1)
 
 
+def of_replica(strategy: tf.distribute.Strategy, values: Any, index: int) -> Any:
+    """A structure of what one replica of this process has of values of all replicas; what is one for all stays."""
+    kind, local = tf.distribute.DistributedValues, strategy.experimental_local_results
+    return tf.nest.map_structure(lambda leaf: local(leaf)[index] if isinstance(leaf, kind) else leaf, values)
+
+
 def unsplit_batch(data: Any) -> ReplicaBatch:
     """Wraps what a replica gets from a dataset that the user distributed: the global batch is not known here."""
     rows, whole = count_rows(data)

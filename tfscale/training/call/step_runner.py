@@ -20,6 +20,7 @@ from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.replica_batch import (
     LocalReplicas,
     ReplicaBatch,
+    of_replica,
     own_parts,
     replicas_of,
     unsplit_batch,
@@ -255,18 +256,11 @@ class StepRunner:
 
         parts: Sequence[Any]
         if _is_split(batch):
-            parts = [self._of_replica(batch, replica) for replica in range(self._replicas.here)]
+            parts = [of_replica(self._strategy, batch, replica) for replica in range(self._replicas.here)]
         else:
             parts = own_parts(batch, self._replicas)
         with on_parts(parts):
             return self._strategy.run(lambda: on_replica(own_part(parts, self._replicas.first)))
-
-    def _of_replica(self, batch: Any, replica: int) -> Any:
-        def own(leaf: Any) -> Any:
-            is_own = isinstance(leaf, tf.distribute.DistributedValues)
-            return self._strategy.experimental_local_results(leaf)[replica] if is_own else leaf
-
-        return tf.nest.map_structure(own, batch)
 
     def _first_replica(self, outputs: Any) -> Any:
         """All replicas return the same sums."""

@@ -40,7 +40,7 @@ _CALL_S, _LATEST_S = 0.5, 1.0
 _NOT_TIMED = 1
 _TIMED = 3
 _GROWTH = 16
-# Below, it pays for nobody, and no worker has to ask the others: all of them know how many steps are to come.
+# Below, a trace pays for nobody, and no worker has to ask the others: all of them know how many steps are to come.
 _FEWEST_ASKED = 256
 
 # The largest number of steps that a call of `fit` or `evaluate` took, where tfscale chose it.
@@ -195,11 +195,11 @@ class StepsPerCall:
         self._decide_at = 2 * self._num_calls
         step_s = statistics.median(timed)
         left = steps_to_come(done, num_steps, passes_after=self._passes_after, earlier=self._earlier)
+        if self._agree is not None and not self.traced.is_joined and left < _FEWEST_ASKED:
+            return
         joins = self._may_join and not self.traced.cannot_join and 2 * step_s <= _CALL_S
         trace_s = 0.0 if self.traced.is_joined else self.traced.first_call_s
         joins = joins and pays_to_join(statistics.median(self._host_s), left, trace_s)
-        if self._agree is not None and left < _FEWEST_ASKED:
-            return
         if bool(joins) if self._agree is None else self._agree(int(joins)):
             _log.info("fit or evaluate: a call takes several steps from here on, of which some %d are to come", left)
             self.traced.is_joined = self._joins = True

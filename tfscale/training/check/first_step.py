@@ -133,14 +133,14 @@ class TwoRuns:
 
     def trace_divided(self, parts: Sequence[ReplicaBatch]) -> None:
         """Traces the divided step: of both all variables must be known, before either is run."""
-        given, common = list(parts), _of_any_size(parts)
+        common = _of_any_size(parts)
         if common is not None:
             try:
-                self._traced["divided"] = self._trace(self._divided, given, common)
+                self._traced["divided"] = self._trace(self._divided, common)
                 return
             except Exception as error:
                 _log.info("the divided step is traced for each size of a part: %s: %s", type(error).__name__, error)
-        self._traced["divided"] = self._trace(self._divided, given)
+        self._traced["divided"] = self._trace(self._divided, list(parts))
 
     def divided(self, parts: Sequence[ReplicaBatch], shaken_by: float = 0.0) -> Outcome:
         """Runs the step on the parts of this process's replicas; its weights are changed by this share before."""
@@ -168,15 +168,13 @@ class TwoRuns:
         state |= {name: state[name] - more for name, more in added.items() if name in state}
         return dataclasses.replace(_outcome(values, layout[0], state), apart=apart, kept=kept)
 
-    def _trace(
-        self, function: Callable[[Any, list[Any]], Any], data: Any, specs: Any = None
-    ) -> tuple[Callable[..., Any], list[Any]]:
+    def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
         layout: list[Any] = []
         if self._steps.eager:
             return lambda given: function(given, layout), layout
         traced = tf.function(lambda given: function(given, layout), autograph=False, reduce_retracing=True)
         with self._numbers.unchanged():
-            concrete = traced.get_concrete_function(data if specs is None else specs)
+            concrete = traced.get_concrete_function(data)
         if function == self._alone:
             self.reference = concrete
         self._state.add(concrete.graph.variables)

@@ -20,7 +20,7 @@ from tfscale.gradients.optimizers import reduce_gradients_once
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
 from tfscale.replicas.made import made_under
-from tfscale.replicas.replica_batch import ReplicaBatch, local_replicas, num_rows
+from tfscale.replicas.replica_batch import ReplicaBatch, local_replicas, num_rows, of_replica
 from tfscale.replicas.replica_count import LoopRows, in_loop
 from tfscale.replicas.replica_walk import mark_own
 from tfscale.training.step.rehearsal import rehearse
@@ -57,9 +57,7 @@ def _build_optimizers(strategy: tf.distribute.Strategy, function: Any, args: Any
     """Rehearses the step of a loop by hand whose optimizers are not built, which replicas could not do inside of it."""
     if all(optimizer.built for optimizer in made_under(strategy).optimizers):
         return
-    own_args, own_kwargs = tf.nest.map_structure(
-        lambda each: strategy.experimental_local_results(each)[0], (args, kwargs)
-    )
+    own_args, own_kwargs = of_replica(strategy, (args, kwargs), 0)
     try:
         rehearse(strategy, lambda _: function(*own_args, **own_kwargs), ())
     except Exception as error:  # What is wrong with the user's step will show where it is run.

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.replicas.all_reduce import replica_id
-from tfscale.replicas.replica_batch import local_replicas
+from tfscale.replicas.replica_batch import local_replicas, of_replica
 from tfscale.training.step.hand_loops import own_rows
 
 
@@ -35,7 +35,7 @@ class MeansByRows:
     def note(self, results: Any, args: Any, kwargs: Any) -> None:
         """Notes of how many rows each replica has computed its part of `results`, as far as the arguments tell."""
         here = local_replicas(self._strategy).here
-        rows = [own_rows(*self._of_replica((args, kwargs), index)) for index in range(here)]
+        rows = [own_rows(*of_replica(self._strategy, (args, kwargs), index)) for index in range(here)]
         if any(each is None for each in rows):
             return
         for leaf in tf.nest.flatten(results):
@@ -67,13 +67,6 @@ class MeansByRows:
 
     def _is_floating(self, leaf: Any) -> bool:
         return bool(self._strategy.experimental_local_results(leaf)[0].dtype.is_floating)
-
-    def _of_replica(self, arguments: Any, index: int) -> Any:
-        def own(leaf: Any) -> Any:
-            is_own = isinstance(leaf, tf.distribute.DistributedValues)
-            return self._strategy.experimental_local_results(leaf)[index] if is_own else leaf
-
-        return tf.nest.map_structure(own, arguments)
 
     def _forgetting(self, identity: int) -> Callable[[Any], None]:
         def forget(gone: Any) -> None:
