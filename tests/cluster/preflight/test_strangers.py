@@ -122,10 +122,13 @@ def test_who_floods_takes_his_own_places():
     # The first to come stays, though hundreds come after it from another host.
     addresses = free_addresses(2)
     first = Worker(addresses, 0)
+    port, late_port = (int(address.rpartition(":")[2]) for address in addresses)
     with contextlib.ExitStack() as stack, connect(addresses[0]) as early:
-        port = int(addresses[0].rpartition(":")[2])
-        for _ in range(300):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), 10, source_address=("127.0.0.2", 0)))
+        # Hundreds of connections need hundreds of ports: none of them is the one on which the second worker listens.
+        with socket.socket() as kept:
+            kept.bind(("127.0.0.2", late_port))
+            for _ in range(300):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), 10, source_address=("127.0.0.2", 0)))
         early.sendall(HELLO)
         assert early.makefile("rb").readline().startswith(MARK + b"hello ")
         second = Worker(addresses, 1)
