@@ -66,6 +66,41 @@ def sparse_sums(num_replicas: int) -> dict[str, Any]:
     return {"results": results, "collectives": count}
 
 
+def sizes_of_graphs(num_replicas: int, many: int) -> dict[str, list[int]]:
+    """Operations of a graph that sums, of one replica: for `many` dense tensors and for twice as many; sparse ones."""
+    strategy = _strategy(num_replicas)
+
+    def size(replica: Any) -> int:
+        graph = tf.function(lambda: strategy.run(replica)).get_concrete_function().graph
+        functions = graph.as_graph_def().library.function
+        return (len(graph.get_operations()) + sum(len(each.node_def) for each in functions)) // num_replicas
+
+    def dense(number: int) -> int:
+        return size(lambda: all_reduce_sum([tf.zeros([2, 3])] * number))
+
+    def sparse(number: int) -> int:
+        def replica() -> list[tf.Tensor]:
+            rows = [tf.IndexedSlices(tf.zeros([2, 3]), tf.constant([1, 0]), tf.constant([9, 3])) for _ in range(number)]
+            return [each.values for each in all_reduce_sum(rows)]
+
+        return size(replica)
+
+    return {"dense": [dense(many), dense(2 * many)], "sparse": [sparse(many), sparse(2 * many)]}
+
+
+def uneven_slices(num_replicas: int) -> dict[str, Any]:
+    """Two sparse gradients, of as many rows as the replica's number and of two, whose collectives are counted."""
+
+    def replica() -> Any:
+        own = replica_id()
+        uneven = tf.IndexedSlices(tf.fill((own, 2), float(own)), tf.fill([own], own), tf.constant([4, 2]))
+        even = tf.IndexedSlices(tf.fill((2, 3), 0.5 + own), tf.constant([own, 3]), tf.constant([4, 3]))
+        return [(each.values, each.indices) for each in all_reduce_sum([uneven, even])]
+
+    results, count = _run(_strategy(num_replicas), replica)
+    return {"results": results, "collectives": count}
+
+
 def riders(num_replicas: int, dtype: str, many: int) -> dict[str, Any]:
     """Sums of thirds, of `many` more, and of what is neither float32 nor dense, that travel with a gradient."""
 

@@ -4,12 +4,15 @@ import tensorflow as tf
 
 from tfscale.replicas.packs import (
     Packing,
+    can_be_joined,
     choose_packing,
     cut,
     divide_into_packs,
     finishing_order,
+    joined,
     put_together,
     size_bytes,
+    taken_apart,
 )
 
 
@@ -136,3 +139,23 @@ def test_order_without_a_graph():
 def test_sizes():
     assert size_bytes(tf.zeros((2, 3), tf.bfloat16)) == 12
     assert size_bytes(tf.IndexedSlices(tf.zeros((2, 3)), tf.range(2))) == 0
+
+
+def test_what_is_joined_comes_apart_in_its_shapes():
+    shapes = [(), (3,), (2, 0), (2, 2, 1), (1,)]
+    values = [np.full(shape, 10.0 + place, np.float32) for place, shape in enumerate(shapes)]
+    parts = tf.function(lambda: taken_apart(joined(parts := list(map(tf.constant, values))), parts))()
+    for part, value in zip(parts, values, strict=True):
+        np.testing.assert_array_equal(part, value)
+
+
+def test_what_is_joined():
+    found = []
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 3]), tf.TensorSpec([None, 3]), tf.TensorSpec(None)])
+    def trace(*tensors):
+        found.extend(map(can_be_joined, [*tensors, tf.IndexedSlices(tensors[0], tf.constant([1, 0]))]))
+
+    trace.get_concrete_function()
+    assert found == [True, False, False, False]
+    assert not can_be_joined(tf.constant(1.0))

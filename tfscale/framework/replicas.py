@@ -193,22 +193,23 @@ def _with_launchers(strategy: tf.distribute.Strategy) -> list[Any]:
     return list({id(each): each for each in found if hasattr(each, "_launchers")}.values())
 
 
-def gather_in_graph(rows: tf.Tensor, options: Any) -> tf.Tensor:
-    """The rows of all replicas, as `tf.distribute.ReplicaContext.all_gather` returns them, but without gradient.
+def gather_alike(part: tf.Tensor, options: Any) -> tf.Tensor:
+    """The parts of all replicas, one after the other, of which each has one of the same shape, without gradient.
 
-    Why: TensorFlow's own is a `merge_call`, in which all replicas have to be traced beside each other: a step that
-    gathers could neither be traced once for all of them, nor gather from a function of its own. What it does there is
-    to have each replica launch its collectives.
+    Why: TensorFlow's own way to gather is a `merge_call`, in which all replicas have to be traced beside each other: a
+    step that gathers could neither be traced once for all of them, nor gather from a function of its own. What it does
+    there is to have each replica launch its collectives.
     Breaks first: tests/replicas/test_all_reduce.py.
 
     Args:
-        rows: `[n_i, ...]` of a type that collectives carry, in a graph, in the context of one of several replicas.
+        part: `[n, ...]` of a type that collectives carry, in a graph, in the context of one of several replicas.
         options: `tf.distribute.experimental.CommunicationOptions`, or None.
     """
     one, context = one_trace(), tf.distribute.get_replica_context()
     replica = read(context, "_replica_id") if one is None else one.replica
     launcher = read(_with_launchers(context.strategy)[0], "_launchers")[replica]
-    return launcher.all_gather(rows, axis=0, options=options)
+    gathered: tf.Tensor = read(launcher, "_all_gather")(part, options)
+    return gathered
 
 
 def update_without_merge_call(strategy: tf.distribute.Strategy) -> None:

@@ -13,10 +13,22 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.framework.one_trace import NotAlikeError, one_trace
-from tfscale.framework.replicas import gather_in_graph
+from tfscale.framework.replicas import gather_alike
+from tfscale.replicas.gathering import gather_in_graph
 from tfscale.replicas.own_functions import refuse_to_send_from_function
 from tfscale.replicas.owners import Fact, ReplicaGroup
-from tfscale.replicas.packs import Packing, cut, divide_into_packs, finishing_order, put_together, size_bytes
+from tfscale.replicas.packs import (
+    Packing,
+    can_be_joined,
+    cut,
+    divide_into_packs,
+    finishing_order,
+    is_sparse,
+    joined,
+    put_together,
+    size_bytes,
+    taken_apart,
+)
 from tfscale.replicas.progress import current_progress
 from tfscale.replicas.replica_walk import mark_equal
 from tfscale.replicas.share import is_in_eager_step, num_replicas
@@ -79,8 +91,8 @@ def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
 
     To be called by every replica, inside `strategy.run`, with the same number of tensors of the same shapes.
     Floating-point tensors narrower than 32 bits are summed in float32. float64 and integer tensors take one more
-    collective per dtype, and each sparse gradient (`tf.IndexedSlices`) takes three: it is gathered, and its rows are
-    summed only where they are the same for every batch.
+    collective per dtype, sparse gradients (`tf.IndexedSlices`) two each and one for all of them: they are gathered, and
+    their rows are summed only where they are the same for every batch.
 
     Args:
         tensors: Tensors of any shape, `tf.IndexedSlices` or None.
@@ -138,15 +150,42 @@ def _refuse_to_send_here() -> None:
 
 def _sum_in_packs(tensors: Sequence[Any], bytes_per_pack: int, settings: _Settings) -> list[Any]:
     """Sums tensors of one dtype. TensorFlow starts the collectives of a replica one by one, as they are traced."""
-    context = tf.distribute.get_replica_context()
     sums: list[Any] = list(tensors)
     sizes = [size_bytes(tensor) for tensor in tensors]
     for positions in divide_into_packs(sizes, bytes_per_pack, settings.alone_bytes):
-        pack = [tensors[position] for position in positions]
-        received = context.all_reduce(tf.distribute.ReduceOp.SUM, pack, settings.options)
+        received = _sum_pack([tensors[position] for position in positions], settings.options)
         for position, total in zip(positions, received, strict=True):
             sums[position] = total
     return sums
+
+
+def _sum_pack(pack: Sequence[Any], options: Any) -> list[Any]:
+    """Sums tensors of one dtype, the dense ones in one collective."""
+    context, places = tf.distribute.get_replica_context(), range(len(pack))
+    whole = [place for place in places if can_be_joined(pack[place])]
+    sparse = [place for place in places if is_sparse(pack[place]) and not tf.executing_eagerly()]
+    others = [place for place in places if place not in (*whole, *sparse)]
+    sums: dict[int, Any] = {}
+    if whole or others:
+        parts = [pack[place] for place in whole]
+        vectors = [joined(parts)] if whole else []
+        sent = [*vectors, *(pack[place] for place in others)]
+        received = context.all_reduce(tf.distribute.ReduceOp.SUM, sent, options)
+        sums |= zip(others, received[len(vectors) :], strict=True)
+        sums |= zip(whole, taken_apart(received[0], parts) if whole else [], strict=True)
+    if sparse:
+        sums |= zip(sparse, _gather_slices([pack[place] for place in sparse], options), strict=True)
+    return [sums[place] for place in places]
+
+
+def _gather_slices(gradients: Sequence[tf.IndexedSlices], options: Any) -> list[tf.IndexedSlices]:
+    groups = gather_in_graph([[each.values, each.indices] for each in gradients], options)
+    for own, (values, _) in zip(gradients, groups, strict=True):
+        values.set_shape([None, *own.values.shape[1:]])
+    return [
+        tf.IndexedSlices(values, indices, own.dense_shape)
+        for own, (values, indices) in zip(gradients, groups, strict=True)
+    ]
 
 
 def _by_dtype(tensors: Sequence[Any]) -> dict[tf.DType, list[int]]:
@@ -223,11 +262,12 @@ def _gathered(rows: tf.Tensor) -> Any:
 
     def gradient(slope: tf.Tensor) -> tf.Tensor:
         (total,) = all_reduce_sum([slope])
-        counts = gather_in_graph(tf.shape(rows)[:1], options)
+        counts = gather_alike(tf.shape(rows)[:1], options)
         first = tf.reduce_sum(counts[: replica_number()])
         return total[first : first + tf.shape(rows)[0]]
 
-    return gather_in_graph(rows, options), gradient
+    ((gathered,),) = gather_in_graph([[rows]], options)
+    return gathered, gradient
 
 
 def global_mean(local_mean: tf.Tensor, num_examples: Any) -> tf.Tensor:

@@ -7,14 +7,13 @@ In a loop, TensorFlow can send nothing: one turn's numbers could not be told fro
 
 from __future__ import annotations
 
-import collections
 import contextlib
 from collections.abc import Iterator
 
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk, is_collective
+from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk
 
 
 @contextlib.contextmanager
@@ -37,8 +36,7 @@ def refusing_lone_collectives(strategy: tf.distribute.Strategy) -> Iterator[None
     known = len(graph.get_operations())
     yield
     walk = ReplicaWalk(strategy)
-    operations = (op for op, _, _ in walk.operations(Frame(graph), first=known))
-    sent = collections.Counter(op.device for op in operations if is_collective(op))
+    sent = walk.sent_by_device(Frame(graph), first=known)
     if sent and all(sent) and (len(set(sent.values())) > 1 or len(sent) < len(strategy.extended.worker_devices)):
         raise ModelError(
             f"Some replicas send more often than others (each time that {_OCCASIONS}): one would wait for ever.\n"

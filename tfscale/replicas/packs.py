@@ -157,10 +157,39 @@ def put_together(pieces: Sequence[Any], like: Any) -> Any:
     return pieces[0] if len(pieces) == 1 else tf.reshape(tf.concat(list(pieces), axis=0), like.shape)
 
 
+def can_be_joined(tensor: Any) -> bool:
+    """Whether it is dense, in a graph, and of a known shape: then to find it in a pack again takes no operations."""
+    return is_dense(tensor) and not tf.executing_eagerly() and bool(tensor.shape.is_fully_defined())
+
+
+def joined(tensors: Sequence[Any]) -> tf.Tensor:
+    """All elements of tensors of one dtype, as one vector.
+
+    TensorFlow would join them by itself, with five operations more for each tensor, its shape and its size at run time:
+    a fifth of the step of a model of many small variables.
+
+    Args:
+        tensors: Each of a known shape.
+    """
+    length = tf.constant([-1])
+    return tf.concat([tf.reshape(each, length) for each in tensors], axis=0)
+
+
+def taken_apart(vector: tf.Tensor, like: Sequence[Any]) -> list[tf.Tensor]:
+    """What was `joined`, in the shapes of `like`."""
+    parts = tf.split(vector, [each.shape.num_elements() for each in like])
+    return [tf.reshape(part, each.shape) for part, each in zip(parts, like, strict=True)]
+
+
 def size_bytes(tensor: Any) -> int:
     """What the elements of a tensor take; 0 where its shape is not known, as of a sparse one."""
     elements = None if isinstance(tensor, tf.IndexedSlices) else tensor.shape.num_elements()
     return (elements or 0) * tensor.dtype.size
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether it is a gradient that has only the rows that were looked up."""
+    return isinstance(value, tf.IndexedSlices)
 
 
 def is_dense(value: Any) -> bool:

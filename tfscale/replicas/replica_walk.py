@@ -7,6 +7,7 @@ all, variables and constants are equal.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -70,7 +71,8 @@ class ReplicaWalk:
         }
         # By what they are of, which they keep alive: its identity is not given to anything else.
         self._frames: dict[tuple[int, str, str], Any] = {}
-        self._sends: dict[int, tuple[Any, bool]] = {}
+        self._sends: dict[int, tuple[Any, collections.Counter[str]]] = {}
+        self._straight: dict[int, Any] = {}
         self._marked: dict[tuple[int, str], tuple[Any, set[int]]] = {}
 
     def operations(
@@ -100,14 +102,36 @@ class ReplicaWalk:
                 frame = Frame(tensor.graph)
         return tensor
 
+    def sent_by_device(self, frame: Frame, first: int = 0) -> collections.Counter[str]:
+        """How many collectives there are on each device, from an operation on, in what it calls as well."""
+        if not first and id(frame.graph) in self._sends:
+            return self._sends[id(frame.graph)][1]
+        sent = collections.Counter[str]()
+        for op in frame.graph.get_operations()[first:]:
+            sent[op.device] += is_collective(op)
+            for body in self._bodies(op, frame).values():
+                sent.update(self.sent_by_device(body))
+        sent = +sent
+        if not first:
+            self._sends[id(frame.graph)] = frame.graph, sent
+        return sent
+
     def branchings(self, frame: Frame, first: int = 0) -> Iterator[tuple[Any, Frame]]:
         """Every condition and loop in which something is sent, from an operation on, and the frame it is in."""
+        if id(frame.graph) in self._straight:
+            return
+        is_straight = True
         for op in frame.graph.get_operations()[first:]:
-            bodies = [body for body in self._bodies(op, frame).values() if self._is_sending(body)]
+            bodies = [body for body in self._bodies(op, frame).values() if self.sent_by_device(body)]
             if bodies and op.type not in _CALLS:
+                is_straight = False
                 yield op, frame
             for body in bodies:
                 yield from self.branchings(body)
+                is_straight = is_straight and id(body.graph) in self._straight
+        if is_straight and not first:
+            # One function may be called for every replica.
+            self._straight[id(frame.graph)] = frame.graph
 
     def decision_of(self, op: Any, frame: Frame) -> tuple[Frame, Any]:
         """The tensor by which a condition is chosen, or a loop goes on."""
@@ -177,15 +201,6 @@ class ReplicaWalk:
         if tf.is_symbolic_tensor(outside):
             return [(Frame(outside.graph), outside)]
         return None if id(outside) in self._differing_variables else []
-
-    def _is_sending(self, frame: Frame) -> bool:
-        if id(frame.graph) not in self._sends:
-            operations = frame.graph.get_operations()
-            sends = any(map(is_collective, operations)) or any(
-                self._is_sending(body) for op in operations for body in self._bodies(op, frame).values()
-            )
-            self._sends[id(frame.graph)] = frame.graph, sends
-        return self._sends[id(frame.graph)][1]
 
     def _bodies(self, op: Any, frame: Frame) -> dict[str, Frame]:
         """The functions that an operation calls, by the names or numbers of its branches."""

@@ -57,7 +57,7 @@ def merge_equal_rows(gathered: Any, own: Any) -> Any:
     """
     if not is_same_for_every_batch(own):
         return merge_unique_rows(gathered, own) if isinstance(own, tf.IndexedSlices) else gathered
-    count = tf.shape(own.indices)[0]
+    count = tf.size(own.indices)
     replicas = num_replicas()
 
     def merged() -> tuple[tf.Tensor, tf.Tensor]:
@@ -65,11 +65,9 @@ def merge_equal_rows(gathered: Any, own: Any) -> Any:
         return tf.reduce_sum(tf.reshape(gathered.values, shape), axis=0), own.indices
 
     # Where a position is that of the longest example, a replica may have fewer.
-    is_as_long = tf.equal(tf.shape(gathered.indices)[0], replicas * count)
-    all_equal = tf.cond(
-        is_as_long,
-        lambda: tf.reduce_all(tf.equal(tf.reshape(gathered.indices, [replicas, count]), own.indices)),
-        lambda: tf.constant(False),
-    )
+    is_as_long = tf.equal(tf.size(gathered.indices), replicas * count)
+    # Vectors of different lengths are not equal, which is no error here.
+    are_alike = tf.raw_ops.Equal(x=gathered.indices, y=tf.tile(own.indices, [replicas]), incompatible_shape_error=False)
+    all_equal = tf.logical_and(is_as_long, tf.reduce_all(are_alike))
     values, indices = tf.cond(all_equal, merged, lambda: (gathered.values, gathered.indices))
     return tf.IndexedSlices(values, indices, own.dense_shape)
