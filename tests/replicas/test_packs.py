@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from tfscale.replicas.packs import (
     Packing,
-    can_be_joined,
     choose_packing,
     cut,
     divide_into_packs,
@@ -141,21 +140,20 @@ def test_sizes():
     assert size_bytes(tf.IndexedSlices(tf.zeros((2, 3)), tf.range(2))) == 0
 
 
-def test_what_is_joined_comes_apart_in_its_shapes():
+@pytest.mark.parametrize("are_known", [True, False])
+def test_what_is_joined_comes_apart_in_its_shapes(are_known):
     shapes = [(), (3,), (2, 0), (2, 2, 1), (1,)]
     values = [np.full(shape, 10.0 + place, np.float32) for place, shape in enumerate(shapes)]
-    parts = tf.function(lambda: taken_apart(joined(parts := list(map(tf.constant, values))), parts))()
-    for part, value in zip(parts, values, strict=True):
+
+    # Of a scalar the shape is known either way.
+    signature = [tf.TensorSpec(shape if are_known else [None] * len(shape)) for shape in shapes]
+
+    @tf.function(input_signature=signature, autograph=False)
+    def there_and_back(*tensors):
+        parts = taken_apart(joined(tensors), tensors)
+        if are_known:
+            assert [tuple(part.shape) for part in parts] == shapes
+        return parts
+
+    for part, value in zip(there_and_back(*values), values, strict=True):
         np.testing.assert_array_equal(part, value)
-
-
-def test_what_is_joined():
-    found = []
-
-    @tf.function(input_signature=[tf.TensorSpec([2, 3]), tf.TensorSpec([None, 3]), tf.TensorSpec(None)])
-    def trace(*tensors):
-        found.extend(map(can_be_joined, [*tensors, tf.IndexedSlices(tensors[0], tf.constant([1, 0]))]))
-
-    trace.get_concrete_function()
-    assert found == [True, False, False, False]
-    assert not can_be_joined(tf.constant(1.0))

@@ -19,7 +19,6 @@ from tfscale.replicas.own_functions import refuse_to_send_from_function
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.packs import (
     Packing,
-    can_be_joined,
     cut,
     divide_into_packs,
     finishing_order,
@@ -161,21 +160,20 @@ def _sum_in_packs(tensors: Sequence[Any], bytes_per_pack: int, settings: _Settin
 
 def _sum_pack(pack: Sequence[Any], options: Any) -> list[Any]:
     """Sums tensors of one dtype, the dense ones in one collective."""
-    context, places = tf.distribute.get_replica_context(), range(len(pack))
-    whole = [place for place in places if can_be_joined(pack[place])]
-    sparse = [place for place in places if is_sparse(pack[place]) and not tf.executing_eagerly()]
-    others = [place for place in places if place not in (*whole, *sparse)]
+    context = tf.distribute.get_replica_context()
+    if tf.executing_eagerly():
+        return list(context.all_reduce(tf.distribute.ReduceOp.SUM, pack, options))
+    # From the last on, as TensorFlow joins them: on three replicas and more the order is in the last bit of a sum.
+    dense = [place for place in reversed(range(len(pack))) if not is_sparse(pack[place])]
+    sparse = [place for place in range(len(pack)) if is_sparse(pack[place])]
     sums: dict[int, Any] = {}
-    if whole or others:
-        parts = [pack[place] for place in whole]
-        vectors = [joined(parts)] if whole else []
-        sent = [*vectors, *(pack[place] for place in others)]
-        received = context.all_reduce(tf.distribute.ReduceOp.SUM, sent, options)
-        sums |= zip(others, received[len(vectors) :], strict=True)
-        sums |= zip(whole, taken_apart(received[0], parts) if whole else [], strict=True)
+    if dense:
+        parts = [pack[place] for place in dense]
+        (total,) = context.all_reduce(tf.distribute.ReduceOp.SUM, [joined(parts)], options)
+        sums |= zip(dense, taken_apart(total, parts), strict=True)
     if sparse:
         sums |= zip(sparse, _gather_slices([pack[place] for place in sparse], options), strict=True)
-    return [sums[place] for place in places]
+    return [sums[place] for place in range(len(pack))]
 
 
 def _gather_slices(gradients: Sequence[tf.IndexedSlices], options: Any) -> list[tf.IndexedSlices]:
