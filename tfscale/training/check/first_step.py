@@ -29,6 +29,7 @@ from tfscale.replicas.progress import counting_nothing
 from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
 from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
+from tfscale.training.check.thresholds import decided_apart
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.state import State
 
@@ -113,6 +114,8 @@ class TwoRuns:
         self._state = state
         self.assigned_apart: list[str] = []
         """Names of variables to which every replica of the divided step, as traced last, assigns its own value."""
+        self.decided_apart: list[str] = []
+        """Names of operations of it that go by whether a number of a replica's own rows lies beyond a threshold."""
         self.reference: Any = None
         """The step on one replica as it was traced last, a `tf.types.experimental.ConcreteFunction`; None if eager."""
         self._traced: dict[str, tuple[Callable[..., Any], list[Any]]] = {}
@@ -210,7 +213,9 @@ class TwoRuns:
         known = 0 if self._steps.eager else len(tf.compat.v1.get_default_graph().get_operations())
         with on_parts(parts):
             results = self._strategy.run(on_replica)
-        self.assigned_apart = [] if self._steps.eager else assigned_apart(self._strategy, known)
+        if not self._steps.eager:
+            self.assigned_apart = assigned_apart(self._strategy, known)
+            self.decided_apart = decided_apart(self._strategy, known)
         flat = [self._strategy.experimental_local_results(value)[0] for value in results]
         outputs, records = layouts[-1]
         size = len(tf.nest.flatten(outputs))

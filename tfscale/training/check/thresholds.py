@@ -1,0 +1,70 @@
+"""Does a step go by whether a number of the batch lies beyond a threshold?
+
+`tf.clip_by_global_norm(gradients, 20.0)`, `tf.where(loss > 40.0, ...)`, `tf.maximum(mean_divergence, 3.0)`: as long as
+all numbers lie on one side, each replica may as well take that of its own rows, and so may the first batch. A later
+one with an outlier shows it, or none that is looked at. No number tells that in advance, but the graph does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk
+
+# Linear on either side of something.
+_BENT = {
+    *("Abs", "Ceil", "ClipByValue", "Elu", "Floor", "LeakyRelu", "Maximum", "Minimum"),
+    *("Relu", "Relu6", "Rint", "Round", "Selu", "Sign"),
+}
+_CHOICES = frozenset(("Select", "SelectV2"))
+_BRANCHES = frozenset(("If", "StatelessIf", "Case"))
+# In a branch with nothing else, nothing is computed.
+_SAYS = frozenset(("Assert", "PrintV2", "Const", "Identity", "NoOp", "Placeholder", "StringFormat"))
+
+
+def decided_apart(strategy: tf.distribute.Strategy, first: int) -> list[str]:
+    """Names of the operations that go by a number, of a replica's own rows, that is not one of each row.
+
+    Loops are left out: in those over rows, each number is one row's.
+
+    Args:
+        strategy: That of the step. To be called in the graph in which its `run` was.
+        first: How many operations the graph had before the step.
+    """
+    walk = ReplicaWalk(strategy)
+    asked = _asked(walk, Frame(tf.compat.v1.get_default_graph()), first)
+    return sorted({name for name, frame, tensor in asked if walk.may_differ_by_rows(frame, tensor)})
+
+
+def _asked(walk: ReplicaWalk, frame: Frame, first: int = 0) -> list[tuple[str, Frame, Any]]:
+    """(name of an operation, the frame it is in, a number by which it goes)."""
+    found = []
+    for op in frame.graph.get_operations()[first:]:
+        found += [(op.name, frame, tensor) for tensor in _goes_by(op) if _is_of_no_row(tensor)]
+        if op.type in LOOPS:
+            continue
+        bodies = walk.bodies(op, frame)
+        if op.type in _BRANCHES and not all(map(_only_says, bodies)):
+            found.append((op.name, frame, op.inputs[0]))
+        for body in bodies:
+            found += _asked(walk, body)
+    return found
+
+
+def _goes_by(op: Any) -> list[Any]:
+    if op.type in _BENT:
+        return [each for each in op.inputs if each.dtype.is_floating]
+    if op.type in _CHOICES or (op.type == "Cast" and op.inputs[0].dtype.is_bool):
+        return [op.inputs[0]]
+    return []
+
+
+def _is_of_no_row(tensor: Any) -> bool:
+    """Whether no axis is that of the rows: in a trace for parts of several sizes it has no known length."""
+    return tensor.shape.rank is not None and tensor.shape.is_fully_defined()
+
+
+def _only_says(frame: Frame) -> bool:
+    return all(op.type in _SAYS for op in frame.graph.get_operations())
