@@ -238,3 +238,52 @@ def test_what_one_worker_alone_makes_among_what_all_make_is_not_placed(tmp_path)
     assert adopted(tmp_path, text).not_placed == [
         "line 6: what one worker alone makes, among what all make; move that `if` below it"
     ]
+
+
+AGENT = """import keras
+import tensorflow as tf
+BATCH = 8
+class Agent(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.head = keras.layers.Dense(3)
+    def call(self, x):
+        return self.head(x)
+    def _gradients(self, x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(self(x))
+        return tape.gradient(loss, self.trainable_variables)
+    def learn(self, x):
+        self.optimizer.apply(self._gradients(x))
+    def train_step(self, x):
+        self.learn(x)
+    def grow(self):
+        self.more = keras.layers.Dense(3)
+agent = Agent()
+agent.compile("sgd")
+agent.{built}
+for x in data:
+    agent.{step}(x)
+"""
+
+
+@pytest.mark.parametrize("step", ["learn", "train_step"])
+def test_a_loop_that_trains_by_a_method_of_a_model_is_outside_of_the_scope(tmp_path, step):
+    found = adopted(tmp_path, AGENT.format(built="build((None, 4))", step=step))
+    assert found.text.endswith(f"    agent.build((None, 4))\nfor x in data:\n    agent.{step}(x)\n")
+    assert not found.not_placed
+
+
+def test_a_method_of_a_model_that_makes_layers_is_under_the_scope(tmp_path):
+    found = adopted(tmp_path, AGENT.format(built="grow()", step="learn"))
+    assert "    agent.grow()\nfor x in data:\n" in found.text
+
+
+def test_a_loop_that_calls_the_train_step_of_keras_is_outside_of_the_scope(tmp_path):
+    text = (
+        "import keras\nmodel = keras.Sequential([keras.layers.Dense(1)])\nmodel.compile('sgd', 'mse')\n"
+        "for batch in data.batch(8):\n    logs = model.train_step(batch)\n"
+    )
+    found = adopted(tmp_path, text, global_batch=8)
+    assert found.text.endswith("'mse')\nfor batch in data.batch(8):\n    logs = model.train_step(batch)\n")
+    assert not found.not_placed

@@ -131,6 +131,8 @@ class _Placing:
                 self._used.append(node.lineno)
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
+            if self._script.is_step_of_model(node.func) and not self._script.is_in_keras_class(node):
+                self._used.append(node.lineno)
             receiver = node.func.value
             is_own = self._script.is_in_keras_class(node) and ast.unparse(receiver).startswith(("self", "super()"))
             if node.func.attr in PREPARED_FOR and self._script.trains(node) and not is_own:

@@ -100,6 +100,7 @@ class Script:
         self.imports = dict(_imports(tree))
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self.methods: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+        self._of_models: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
         self._classes = {node.name: node for node in classes}
         self._of_keras = {node.name: self._is_of_keras(node, ()) for node in classes}
@@ -108,8 +109,9 @@ class Script:
             for inner in ast.walk(node):
                 self._own[id(inner)] = self._own.get(id(inner), False) or self._of_keras[node.name]
             for each in node.body:
-                if isinstance(each, _FUNCTIONS) and not self._of_keras[node.name]:
-                    self.methods.setdefault(each.name, []).append(each)
+                if isinstance(each, _FUNCTIONS):
+                    methods = self._of_models if self._of_keras[node.name] else self.methods
+                    methods.setdefault(each.name, []).append(each)
         in_classes = {id(each) for node in classes for each in node.body}
         for inner in ast.walk(tree):
             if isinstance(inner, _FUNCTIONS) and id(inner) not in in_classes:
@@ -188,7 +190,7 @@ class Script:
         if targets := self._targets(call):
             # The call itself does what the function does.
             return inner | self._union_of_functions(targets)
-        trains = self._is_strategy_run(call.func)
+        trains = self._is_strategy_run(call.func) or self.is_step_of_model(call.func)
         return inner | Deeds(self._makes(call.func), trains, not trains and self._is_object(call.func))
 
     def _makes(self, function: ast.expr) -> bool:
@@ -240,6 +242,17 @@ class Script:
         return (
             isinstance(function, ast.Attribute) and function.attr == "run" and "strategy" in ast.unparse(function.value)
         )
+
+    def is_step_of_model(self, function: ast.expr, seen: tuple[str, ...] = ()) -> bool:
+        """Whether a method is Keras's `train_step`, or one of a model of the script that computes gradients itself."""
+        if not isinstance(function, ast.Attribute) or function.attr in seen or self.dotted(function) is not None:
+            return False
+        own = self._of_models.get(function.attr, [])
+        calls = [call.func for method in own for statement in method.body for call in _calls_of(statement)]
+        inner = [each for each in calls if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "self"]
+        seen = (*seen, function.attr)
+        is_own = any(map(self.has_tape, own)) or any(self.is_step_of_model(each, seen) for each in inner)
+        return is_own or (not own and function.attr == "train_step")
 
     def _union(self, nodes: Sequence[ast.AST]) -> Deeds:
         deeds = Deeds()
