@@ -7,6 +7,8 @@ one with an outlier shows it, or none that is looked at. No number tells that in
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,7 +26,7 @@ _BRANCHES = frozenset(("If", "StatelessIf", "Case"))
 _SAYS = frozenset(("Assert", "PrintV2", "Const", "Identity", "NoOp", "Placeholder", "StringFormat"))
 
 
-def decided_apart(strategy: tf.distribute.Strategy, first: int) -> list[str]:
+def decided_apart(strategy: tf.distribute.Strategy, first: int, sizes: Collection[int | None]) -> list[str]:
     """Names of the operations that go by a number, of a replica's own rows, that is not one of each row.
 
     Loops are left out: in those over rows, each number is one row's.
@@ -32,10 +34,42 @@ def decided_apart(strategy: tf.distribute.Strategy, first: int) -> list[str]:
     Args:
         strategy: That of the step. To be called in the graph in which its `run` was.
         first: How many operations the graph had before the step.
+        sizes: For how many rows it was traced, by each replica; None for any number.
     """
     walk = ReplicaWalk(strategy)
     asked = _asked(walk, Frame(tf.compat.v1.get_default_graph()), first)
-    return sorted({name for name, frame, tensor in asked if walk.may_differ_by_rows(frame, tensor)})
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for name, _, tensor in asked:
+        shapes.setdefault(_without_replica(name), []).append(tuple(tensor.shape))
+    return sorted(
+        {
+            name
+            for name, frame, tensor in asked
+            if not may_have_rows(shapes[_without_replica(name)], sizes) and walk.may_differ_by_rows(frame, tensor)
+        }
+    )
+
+
+def may_have_rows(shapes: Sequence[tuple[int, ...]], sizes: Collection[int | None]) -> bool:
+    """Whether one axis of a tensor may be that of the rows, as far as its known shapes tell.
+
+    Args:
+        shapes: That it has on each replica.
+        sizes: For how many rows the replicas were traced; None for any number.
+
+    Example:
+        >>> from tfscale.training.check.thresholds import may_have_rows
+        >>> may_have_rows([(8,)], {None}), may_have_rows([(3, 8), (2, 8)], {3, 2}), may_have_rows([(12,)] * 2, {3, 2})
+        (False, True, False)
+        >>> may_have_rows([(6, 8)], {3}), may_have_rows([(8,)], {3}), may_have_rows([()], {1})
+        (True, False, False)
+    """
+    if None in sizes:
+        return False
+    if len(sizes) > 1 and len(shapes) > 1:
+        return len(set(shapes)) > 1
+    # Two rows or one after the other, as of pairs or of tokens.
+    return any(length % size == 0 for shape in shapes for length in shape for size in sizes if size)
 
 
 def _asked(walk: ReplicaWalk, frame: Frame, first: int = 0) -> list[tuple[str, Frame, Any]]:
@@ -62,8 +96,12 @@ def _goes_by(op: Any) -> list[Any]:
 
 
 def _is_of_no_row(tensor: Any) -> bool:
-    """Whether no axis is that of the rows: in a trace for parts of several sizes it has no known length."""
+    """Whether no axis has an open length, as that of the rows has in a trace for any number of them."""
     return tensor.shape.rank is not None and tensor.shape.is_fully_defined()
+
+
+def _without_replica(name: str) -> str:
+    return re.sub(r"(^|/)replica_\d+/", r"\1", name)
 
 
 def _only_says(frame: Frame) -> bool:
