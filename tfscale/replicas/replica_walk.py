@@ -231,3 +231,8 @@ class ReplicaWalk:
 def is_collective(op: Any) -> bool:
     """Whether an operation sends something to other replicas."""
     return op.type.startswith(_COLLECTIVES)
+
+
+def only_reads(op: Any) -> bool:
+    """Whether an operation with a state changes nothing that others see: it reads a variable."""
+    return op.type in _READERS or op.type == "Placeholder"

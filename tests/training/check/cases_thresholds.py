@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 import tfscale
-from tests.training.check.cases_step_check import Messages, _data_parallel
+from tests.training.check.cases_step_check import Messages
 from tests.training.contract_cases_anywhere import DATA
 from tests.training.models import sgd
 
@@ -34,6 +35,11 @@ ROW_BY_ROW: dict[str, Any] = {
         _mean(tfscale.gather_rows(rows)) > FAR, lambda: _mean(tf.sqrt(rows)), lambda: _mean(rows)
     ),
     "how many rows": lambda rows: _mean(rows) * tf.cast(tf.shape(rows)[0] < 1000, tf.float32),
+    "rows as a column": lambda rows: _mean(tf.nn.leaky_relu(tf.clip_by_value(rows[:, None], 0.0, FAR))),
+    "rows for which a length is asked": lambda rows: _mean(tf.nn.relu(tf.reshape(rows, (int(rows.shape[0]), 1)))),
+    "all rows at a time": lambda rows: _mean(tf.vectorized_map(lambda row: tf.minimum(row, FAR), rows)),
+    "a choice nobody uses": lambda rows: (tf.minimum(_mean(rows), FAR), _mean(rows))[1],
+    "a loss of Keras": lambda rows: _mean(keras.losses.huber(tf.zeros_like(rows)[:, None], rows[:, None])),
     "a draw": lambda rows: tf.where(tf.random.uniform([]) > 2.0, 0.0, _mean(rows)),
 }
 # By name: what a step makes of its gradients.
@@ -76,15 +82,35 @@ class Thresholds(keras.Model):
 
 def told() -> dict[str, str]:
     """By name: what is said of a step before its first update; nothing of one that is left as it is."""
-    messages, dp = Messages(), _data_parallel()
+    return _told(24, (*BY_THE_BATCH, *ROW_BY_ROW, *OF_GRADIENTS))
+
+
+def told_of_one_row_each() -> dict[str, str]:
+    """The same where each replica gets one row."""
+    names = (
+        "a choice",
+        "a limit of each row",
+        "rows as a column",
+        "rows for which a length is asked",
+        "a loss of Keras",
+    )
+    return _told(2, names)
+
+
+def _told(num_rows: int, names: Iterable[str]) -> dict[str, str]:
+    messages = Messages()
+    tfscale.simulate_replicas(2)
+    keras.utils.set_random_seed(1)
+    dp = tfscale.DataParallel(global_batch=num_rows)
     found = {}
-    for name in (*BY_THE_BATCH, *ROW_BY_ROW, *OF_GRADIENTS):
+    for name in names:
         messages.kept.clear()
         with dp.scope():
             model = dp.prepare(Thresholds(name))
             model.compile(sgd(learning_rate=0.05, clipnorm=1.0))
         try:
-            model.fit(DATA["x"][:24], DATA["y"][:24], batch_size=24, epochs=1, verbose=0, shuffle=False)
+            rows = DATA["x"][:num_rows], DATA["y"][:num_rows]
+            model.fit(*rows, batch_size=num_rows, epochs=1, verbose=0, shuffle=False)
             found[name] = "\n".join(messages.kept)
         except tfscale.ParityError as error:
             found[name] = str(error)

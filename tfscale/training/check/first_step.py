@@ -215,7 +215,8 @@ class TwoRuns:
             results = self._strategy.run(on_replica)
         if not self._steps.eager:
             self.assigned_apart = assigned_apart(self._strategy, known)
-            self.decided_apart = decided_apart(self._strategy, known, {size for part in parts for size in _sizes(part)})
+            sizes = {size for part in parts for size in _sizes(part)}
+            self.decided_apart = decided_apart(self._strategy, known, results, sizes)
         flat = [self._strategy.experimental_local_results(value)[0] for value in results]
         outputs, records = layouts[-1]
         size = len(tf.nest.flatten(outputs))

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk
+from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk, only_reads
 
 # Linear on either side of something.
 _BENT = {
@@ -26,18 +26,22 @@ _BRANCHES = frozenset(("If", "StatelessIf", "Case"))
 _SAYS = frozenset(("Assert", "PrintV2", "Const", "Identity", "NoOp", "Placeholder", "StringFormat"))
 
 
-def decided_apart(strategy: tf.distribute.Strategy, first: int, sizes: Collection[int | None]) -> list[str]:
+def decided_apart(
+    strategy: tf.distribute.Strategy, first: int, results: Any, sizes: Collection[int | None]
+) -> list[str]:
     """Names of the operations that go by a number, of a replica's own rows, that is not one of each row.
 
-    Loops are left out: in those over rows, each number is one row's.
+    Loops are left out: in those over rows, each number is one row's. So is what nothing is made of, such as the form
+    for one row that tf.vectorized_map leaves behind.
 
     Args:
         strategy: That of the step. To be called in the graph in which its `run` was.
         first: How many operations the graph had before the step.
+        results: What its `run` returned.
         sizes: For how many rows it was traced, by each replica; None for any number.
     """
     walk = ReplicaWalk(strategy)
-    asked = _asked(walk, Frame(tf.compat.v1.get_default_graph()), first)
+    asked = _asked(walk, Frame(tf.compat.v1.get_default_graph()), _tensors(strategy, results), first)
     shapes: dict[str, list[tuple[int, ...]]] = {}
     for name, _, tensor in asked:
         shapes.setdefault(_without_replica(name), []).append(tuple(tensor.shape))
@@ -72,10 +76,19 @@ def may_have_rows(shapes: Sequence[tuple[int, ...]], sizes: Collection[int | Non
     return any(length % size == 0 for shape in shapes for length in shape for size in sizes if size)
 
 
-def _asked(walk: ReplicaWalk, frame: Frame, first: int = 0) -> list[tuple[str, Frame, Any]]:
+def _tensors(strategy: tf.distribute.Strategy, results: Any) -> list[Any]:
+    flat = [local for each in tf.nest.flatten(results) for local in strategy.experimental_local_results(each)]
+    return [each for each in flat if tf.is_symbolic_tensor(each)]
+
+
+def _asked(walk: ReplicaWalk, frame: Frame, results: Sequence[Any], first: int = 0) -> list[tuple[str, Frame, Any]]:
     """(name of an operation, the frame it is in, a number by which it goes)."""
+    operations = frame.graph.get_operations()[first:]
+    used = _used(operations, results)
     found = []
-    for op in frame.graph.get_operations()[first:]:
+    for op in operations:
+        if op.name not in used:
+            continue
         found += [(op.name, frame, tensor) for tensor in _goes_by(op) if _is_of_no_row(tensor)]
         if op.type in LOOPS:
             continue
@@ -83,8 +96,22 @@ def _asked(walk: ReplicaWalk, frame: Frame, first: int = 0) -> list[tuple[str, F
         if op.type in _BRANCHES and not all(map(_only_says, bodies)):
             found.append((op.name, frame, op.inputs[0]))
         for body in bodies:
-            found += _asked(walk, body)
+            found += _asked(walk, body, body.graph.outputs)
     return found
+
+
+def _used(operations: Sequence[Any], results: Sequence[Any]) -> set[str]:
+    """Names of those of which results are made, or what has an effect."""
+    left = [each.op for each in results]
+    left += [op for op in operations if op.op_def.is_stateful and not only_reads(op)]
+    used = set()
+    while left:
+        op = left.pop()
+        if op.name not in used:
+            used.add(op.name)
+            left += [each.op for each in op.inputs]
+            left += op.control_inputs
+    return used
 
 
 def _goes_by(op: Any) -> list[Any]:
