@@ -24,7 +24,7 @@ from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_number
 from tfscale.replicas.own_share import part_of
 from tfscale.replicas.replica_batch import with_stand_in
-from tfscale.replicas.replica_walk import Frame, ReplicaWalk
+from tfscale.replicas.replica_walk import Frame, ReplicaWalk, mark_own
 from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.replicas.turns import around_turns, num_operations
 from tfscale.step_context import Slot
@@ -133,6 +133,7 @@ def _call(call: Callable[..., Any], is_divided: bool, *args: Any, **kwargs: Any)
     total = tf.shape(rows[0], out_type=tf.int64)[0]
     part = _part(whole, total)
     args, kwargs = keras.tree.map_structure(lambda leaf: _take(leaf, part) if _has_rows(leaf) else leaf, (args, kwargs))
+    mark_own([leaf for leaf in keras.tree.flatten((args, kwargs)) if _has_rows(leaf)])
     first = num_operations()
     with in_share(part):
         outputs = call(*args, **kwargs)

@@ -188,9 +188,14 @@ def own_parts(batch: Any, replicas: LocalReplicas, *, stand_in: bool = True) -> 
 
 def mark_rows(part: ReplicaBatch) -> None:
     """Says of the tensors of a replica's batch that they are other ones on another replica, but for side inputs."""
+    flat = tf.nest.flatten(part.data)
+    mark_own([*(flat[place] for place in places_of_rows(part)), part.num_examples, part.first_row])
+
+
+def places_of_rows(part: ReplicaBatch) -> list[int]:
+    """Which leaves of a replica's batch hold its rows; the others are side inputs."""
     leaves = enumerate(tf.nest.flatten(part.data))
-    rows = [leaf for place, leaf in leaves if has_rows(leaf) and str(place) not in part.whole]
-    mark_own([rows, part.num_examples, part.first_row])
+    return [place for place, leaf in leaves if has_rows(leaf) and str(place) not in part.whole]
 
 
 def with_stand_in(start: Any, stop: Any, rows: Any) -> tuple[Any, Any]:

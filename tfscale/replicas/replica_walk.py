@@ -8,7 +8,7 @@ all, variables and constants are equal.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -32,6 +32,7 @@ _OWN = "tfscale_own_rows"
 _EQUAL = "tfscale_equal_on_all_replicas"
 # Whatever else has a state may be a replica's own: what comes next of an iterator, a random number.
 _READERS = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VarIsInitializedOp"))
+_SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
 _DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessParameterized", "StatelessMultinomial", "StatelessShuffle")
 
 
@@ -57,6 +58,9 @@ class Frame(NamedTuple):
     graph: Any
     call: Any = None
     outer: Frame | None = None
+
+
+_Behind = Callable[[Frame, Any], "list[tuple[Frame, Any]] | None"]
 
 
 class ReplicaWalk:
@@ -142,6 +146,13 @@ class ReplicaWalk:
 
     def may_differ(self, frame: Frame, tensor: Any) -> bool:
         """Whether a tensor may have another value on another replica."""
+        return self._may_differ(frame, tensor, self._behind)
+
+    def may_differ_by_rows(self, frame: Frame, tensor: Any) -> bool:
+        """Whether it may because the numbers in the rows do, and not for how many they are, or by what is drawn."""
+        return self._may_differ(frame, tensor, self._rows_behind)
+
+    def _may_differ(self, frame: Frame, tensor: Any, behind_of: _Behind) -> bool:
         left, seen = [(frame, tensor)], set()
         while left:
             frame, tensor = left.pop()
@@ -151,7 +162,7 @@ class ReplicaWalk:
             seen.add(place)
             if self._is_marked(frame, tensor, _EQUAL):
                 continue
-            behind = None if self._is_marked(frame, tensor, _OWN) else self._behind(frame, tensor)
+            behind = behind_of(frame, tensor)
             if behind is None:
                 return True
             left += behind
@@ -166,6 +177,8 @@ class ReplicaWalk:
     def _behind(self, frame: Frame, tensor: Any) -> list[tuple[Frame, Any]] | None:
         """Of what a tensor is made; nothing if it is equal on all replicas, None if it is a replica's own."""
         op = tensor.op
+        if self._is_marked(frame, tensor, _OWN):
+            return None
         if op.type == "Placeholder":
             return self._outside(frame, tensor)
         if is_collective(op) or op.type in _READERS:
@@ -184,6 +197,18 @@ class ReplicaWalk:
         if op.op_def.is_stateful or op.type.startswith(_DRAWS):
             return None
         return [(frame, each) for each in op.inputs]
+
+    def _rows_behind(self, frame: Frame, tensor: Any) -> list[tuple[Frame, Any]] | None:
+        """As `_behind`, where what is one replica's own is so by the numbers in its rows, or comes of other tensors."""
+        if self._is_marked(frame, tensor, _OWN):
+            # A number of rows, or which is the first, stands beside them.
+            return [] if tensor.shape.rank == 0 else None
+        if tensor.op.type in _SHAPES:
+            return []
+        behind = self._behind(frame, tensor)
+        if behind is not None:
+            return behind
+        return [(frame, each) for each in tensor.op.inputs if each.dtype not in _HANDLES]
 
     def _outside(self, frame: Frame, tensor: Any) -> list[tuple[Frame, Any]] | None:
         """What stands behind a placeholder."""
@@ -221,3 +246,8 @@ class ReplicaWalk:
 def is_collective(op: Any) -> bool:
     """Whether an operation sends something to other replicas."""
     return op.type.startswith(_COLLECTIVES)
+
+
+def only_reads(op: Any) -> bool:
+    """Whether an operation with a state changes nothing that others see: it reads a variable."""
+    return op.type in _READERS or op.type == "Placeholder"

@@ -26,9 +26,10 @@ from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.own_functions import trace_anew
 from tfscale.replicas.own_share import as_lone_replica
 from tfscale.replicas.progress import counting_nothing
-from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_replicas, mark_rows
+from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_replicas, mark_rows, places_of_rows
 from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
+from tfscale.training.check.thresholds import decided_apart
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.state import State
 
@@ -113,6 +114,8 @@ class TwoRuns:
         self._state = state
         self.assigned_apart: list[str] = []
         """Names of variables to which every replica of the divided step, as traced last, assigns its own value."""
+        self.decided_apart: list[str] = []
+        """Names of operations of it that go by whether a number of a replica's own rows lies beyond a threshold."""
         self.reference: Any = None
         """The step on one replica as it was traced last, a `tf.types.experimental.ConcreteFunction`; None if eager."""
         self._traced: dict[str, tuple[Callable[..., Any], list[Any]]] = {}
@@ -133,7 +136,7 @@ class TwoRuns:
 
     def trace_divided(self, parts: Sequence[ReplicaBatch]) -> None:
         """Traces the divided step: of both all variables must be known, before either is run."""
-        common = _of_any_size(parts)
+        common = _of_any_size(parts) if self._strategy.num_replicas_in_sync > 1 else None
         if common is not None:
             try:
                 self._traced["divided"] = self._trace(self._divided, common)
@@ -144,15 +147,15 @@ class TwoRuns:
 
     def divided(self, parts: Sequence[ReplicaBatch], shaken_by: float = 0.0) -> Outcome:
         """Runs the step on the parts of this process's replicas; its weights are changed by this share before."""
-        return self._run("divided", self._divided, list(parts), shaken_by)
+        return self._run("divided", list(parts), shaken_by)
 
     def alone(self, rows: Any, shaken_by: float = 0.0) -> Outcome:
         """Runs the step on all rows, on one replica; its weights are changed by this share before."""
-        return self._run("alone", self._alone, rows, shaken_by)
+        return self._run("alone", rows, shaken_by)
 
-    def _run(self, name: str, function: Callable[[Any, list[Any]], Any], data: Any, shaken_by: float) -> Outcome:
+    def _run(self, name: str, data: Any, shaken_by: float) -> Outcome:
         if name not in self._traced:
-            self._traced[name] = self._trace(function, data)
+            (self.trace_divided if name == "divided" else self.trace_alone)(data)
         call, layout = self._traced[name]
         with self._state.put_back():
             if name == "alone":
@@ -210,7 +213,10 @@ class TwoRuns:
         known = 0 if self._steps.eager else len(tf.compat.v1.get_default_graph().get_operations())
         with on_parts(parts):
             results = self._strategy.run(on_replica)
-        self.assigned_apart = [] if self._steps.eager else assigned_apart(self._strategy, known)
+        if not self._steps.eager:
+            self.assigned_apart = assigned_apart(self._strategy, known)
+            sizes = {size for part in parts for size in _sizes(part)}
+            self.decided_apart = decided_apart(self._strategy, known, results, sizes)
         flat = [self._strategy.experimental_local_results(value)[0] for value in results]
         outputs, records = layouts[-1]
         size = len(tf.nest.flatten(outputs))
@@ -237,19 +243,33 @@ class TwoRuns:
 
 
 def _of_any_size(parts: Sequence[ReplicaBatch]) -> list[ReplicaBatch] | None:
-    """Specs of the parts that are the same for all, so that they are traced once; None where it makes no difference."""
+    """Specs of the parts that are the same for all, so that they are traced once; None where there are none.
+
+    The number of rows is open in them even where all have as many: an axis of a known length is not that of the rows.
+    """
     leaves = [tf.nest.flatten(part) for part in parts]
+    of_rows = places_of_rows(parts[0])
     common: list[Any] = []
-    for alike in zip(*leaves, strict=True):
+    for place, alike in enumerate(zip(*leaves, strict=True)):
         if not all(map(tf.is_tensor, alike)):
             common.append(alike[0])
             continue
         spec, *others = map(tf.type_spec_from_value, alike)
-        common.append(spec.most_specific_common_supertype(others))
+        spec = spec.most_specific_common_supertype(others)
+        if place in of_rows and isinstance(spec, tf.TensorSpec) and spec.shape.rank:
+            spec = tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
+        common.append(spec)
     own = [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves[0]]
     if common == own or any(spec is None and leaf is not None for spec, leaf in zip(common, own, strict=True)):
         return None
     return [tf.nest.pack_sequence_as(part, common) for part in parts]
+
+
+def _sizes(part: ReplicaBatch) -> set[int | None]:
+    """How many rows its leaves have, as far as their shapes tell."""
+    flat = tf.nest.flatten(part.data)
+    shapes = [tf.TensorShape(flat[place].shape) for place in places_of_rows(part)]
+    return {shape[0] if shape.rank else None for shape in shapes}
 
 
 def _flatten(outputs: Any, recorder: Recorder) -> tuple[list[Any], Any]:

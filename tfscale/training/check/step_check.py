@@ -34,7 +34,7 @@ from tfscale.training.check.no_reference import (
     describe_no_reference,
 )
 from tfscale.training.check.other_ways import OtherWay, other_ways
-from tfscale.training.check.step_cause import OF_LATER, cause_of_failure, describe_assigned_apart, describe_difference
+from tfscale.training.check.step_cause import OF_LATER, cause_of_failure, describe_difference, describe_hidden
 from tfscale.training.check.step_differences import (
     Difference,
     bytes_per_number,
@@ -294,9 +294,9 @@ class StepCheck:
             differences = self._differences(ours, reference, before)
         if not differences:
             self._findings.gather_untold(reference, before)
-        if not differences and self._runs.assigned_apart:
-            return describe_assigned_apart(self._runs.assigned_apart, self._what, self._strategy.num_replicas_in_sync)
-        if not differences:
+            hidden = describe_hidden(self._runs.assigned_apart, self._runs.decided_apart, self._what)
+            if hidden:
+                return hidden
             self._warn_of_kept(kept_differences(ours, reference, self._tolerance))
             later = self._differences_later(rows)
             return self._describe(later, rows) + OF_LATER if later else ""
