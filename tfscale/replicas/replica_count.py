@@ -101,6 +101,12 @@ def is_in_loop() -> bool:
     return _ROWS.value is not None and not is_in_step()
 
 
+def current_part() -> Callable[[tf.DType], tf.Tensor] | None:
+    """Returns n_i / n of the loop by hand that this thread's replica runs; None where that is not known."""
+    rows = _ROWS.value
+    return None if rows is None or is_in_step() else rows.part
+
+
 def told(count: int) -> Any:
     """What a script is told that asks a strategy of `count` replicas how many there are."""
     if count == 1 or is_in_step():
