@@ -129,6 +129,51 @@ def test_in_a_list_or_a_comparison_it_is_refused_by_name(name, where):
         on_replica(lambda: WHERE[where](lambda compute: compute())(lambda: IN_A_LIST[name](told(N))))
 
 
+# What makes a whole number of it: of a replica's rows there is none.
+WHOLE = {
+    "cast": lambda n: tf.cast(n, tf.int32),
+    "cast to int64": lambda n: tf.cast(n, "int64"),
+    "cast of Keras": lambda n: keras.ops.cast(n, "int32"),
+    "saturating cast": lambda n: tf.saturate_cast(n, tf.int32),
+    "converted": lambda n: tf.convert_to_tensor(n, tf.int32),
+    "rounded": tf.round,
+    "added": lambda n: tf.constant(1) + n,
+}
+# Of what was made of it: to be seen in a graph alone.
+WHOLE_AFTER_ALL = {
+    "range": tf.range,
+    "divided without a rest": lambda n: tf.constant(6) // n,
+    "cast of a product": lambda n: tf.cast(tf.constant(1.0) * n, tf.int32),
+    "ceiling": tf.math.ceil,
+    "cast twice": lambda n: tf.cast(tf.cast(n, tf.float32), tf.int32),
+    "rounded cast": lambda n: tf.round(tf.cast(n, tf.float32)),
+    "ceiling in a list": lambda n: tf.math.ceil(tf.stack([tf.cast(n, tf.float32)])[0]),
+    "cast of the identity": lambda n: tf.cast(tf.identity(n), tf.int32),
+    "floor of a quotient": lambda n: tf.constant(6.0) // tf.cast(n, tf.float32),
+}
+ROUNDED = [(name, where) for where in WHERE for name in WHOLE] + [(name, "in a graph") for name in WHOLE_AFTER_ALL]
+
+
+@pytest.mark.parametrize("asked", ["inside", "outside"])
+@pytest.mark.parametrize(("name", "where"), ROUNDED)
+def test_no_whole_number_is_made_of_it(name, where, asked):
+    compute = (WHOLE | WHOLE_AFTER_ALL)[name]
+    with pytest.raises(ModelError, match=r"Write `int\(strategy.num_replicas_in_sync\)`"):
+        WHERE[where](on_replica)(lambda: compute(OUTSIDE if asked == "outside" else told(N)))
+
+
+def test_it_is_no_float_of_python():
+    with pytest.raises(ModelError, match=r"Write `int\(strategy.num_replicas_in_sync\)`"):
+        on_replica(lambda: float(told(N)))
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("name", ["cast", "cast to int64", "cast of Keras", "added"])
+def test_elsewhere_it_is_a_whole_number(name, where):
+    assert int(WHERE[where](lambda compute: compute())(lambda: WHOLE[name](OUTSIDE))) == N + (name == "added")
+    assert int(WHERE[where](in_step)(lambda: WHOLE[name](OUTSIDE))) == 1 + (name == "added")
+
+
 def test_numbers_of_numpy_are_divided_like_all_others():
     assert float(on_replica(lambda: np.float32(6.0) / told(N))) == pytest.approx(6.0 * OWN / TOTAL)
 

@@ -40,8 +40,9 @@ class Answers(NamedTuple):
 
     num_replicas: Callable[[int], Any]
     """Given TensorFlow's number of replicas, returns what whoever asks is told."""
-    all_reduce: Callable[[Any, Callable[[Any], Any]], Any]
-    """Given a replica's value and TensorFlow's way to sum it, returns what the replica gets back."""
+    all_reduce: Callable[[Any, Callable[[Any], Any], Callable[[Any], Any] | None], Any]
+    """Given a replica's value, TensorFlow's way to sum it, and to take the mean if that is asked for, returns what the
+    replica gets back."""
     made: Callable[[Any], None]
     """Called with a variable that was made under the strategy's scope."""
     explaining: Callable[[], contextlib.AbstractContextManager[Any]]
@@ -142,7 +143,10 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
 
         def _replica_ctx_all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
             send = super()._replica_ctx_all_reduce
-            return answers.all_reduce(value, lambda own: send(reduce_op, own, options))
+            if str(getattr(reduce_op, "name", reduce_op)).upper() != "MEAN":
+                return answers.all_reduce(value, lambda own: send(reduce_op, own, options), None)
+            sum_of = functools.partial(send, tf.distribute.ReduceOp.SUM, options=options)
+            return answers.all_reduce(value, sum_of, functools.partial(send, reduce_op, options=options))
 
         @contextlib.contextmanager
         def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:

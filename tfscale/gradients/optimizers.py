@@ -32,6 +32,7 @@ from tfscale.framework.optimizers import (
 )
 from tfscale.framework.replicas import write_locally
 from tfscale.gradients.adascale import AdaScaleSGD, OwnMoments, own_moments
+from tfscale.gradients.by_hand import are_summed_by_hand
 from tfscale.gradients.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.gradients.noise import note_own_gradients, note_total
 from tfscale.gradients.scope_checks import check_inside_scope, check_updated
@@ -40,7 +41,7 @@ from tfscale.gradients.updaters import accumulates, innermost, updaters_of
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.callers import callers
 from tfscale.replicas.graph_walk import depends_on
-from tfscale.replicas.replica_count import is_in_loop
+from tfscale.replicas.replica_count import current_part, is_in_loop
 from tfscale.replicas.share import Share, current_share, num_replicas
 from tfscale.step_context import Flag
 
@@ -77,7 +78,7 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
         if share is not None and share.num_replicas == 1:
             _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
             return apply(grads, trainable_variables)
-        if _are_made_of_sums(grads):
+        if _are_made_of_sums(grads) or _are_summed_in_loop(grads):
             _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
             with gradients_reduced():
                 return apply(grads, trainable_variables)
@@ -267,11 +268,26 @@ def _are_made_of_sums(gradients: list[Any]) -> bool:
     return depends_on(present, lambda op: id(op) in sums)
 
 
-def answer_all_reduce(value: Any, send: Callable[[Any], Any]) -> Any:
+def _are_summed_in_loop(gradients: list[Any]) -> bool:
+    """Whether a loop by hand has summed its gradients itself."""
+    if current_share() is not None or not is_in_loop() or _are_reduced():
+        return False
+    return are_summed_by_hand(gradients, tf.distribute.get_strategy())
+
+
+def answer_all_reduce(value: Any, send: Callable[[Any], Any], mean: Callable[[Any], Any] | None = None) -> Any:
     """What a replica gets back where TensorFlow would sum `value` over all of them.
 
     An optimizer that was made in the step itself, and so was not met before it, has its gradients weighted here.
+
+    Args:
+        value: Of this replica.
+        send: TensorFlow's way to sum it.
+        mean: Its way to take the mean, in which all replicas count alike, where that was asked for.
     """
+    if mean is not None:
+        part = current_part()
+        return mean(value) if part is None else send(_weighted_by(part, value))
     share = current_share()
     if share is None or _ANSWERING.is_raised:
         return send(value)
@@ -293,6 +309,10 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any]) -> Any:
     # The sums are asked for on the optimizer's behalf, too.
     with _ANSWERING.raised():
         return all_reduce_sum(_weigh(optimizer, gradients, [optimizer] * len(gradients)))
+
+
+def _weighted_by(part: Callable[[tf.DType], tf.Tensor], value: Any) -> Any:
+    return tf.nest.map_structure(lambda own: _times(own, part(own.dtype)), value)
 
 
 def reduce_together(

@@ -14,7 +14,7 @@ _SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
 # A variable is the same on all replicas. Whatever else has a state may be anything: an iterator, a random number.
 _VARIABLES = frozenset(("ReadVariableOp", "VarHandleOp"))
 # Only shape or type of their first input is another one in what they make.
-_SAME_VALUES = frozenset(("Cast", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"))
+SAME_VALUES = frozenset(("Cast", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"))
 
 
 def depends_on(tensors: Any, is_source: Callable[[Any], bool]) -> bool:
@@ -46,7 +46,7 @@ def is_made_by(tensor: tf.Tensor, kinds: Mapping[str, int]) -> bool:
         outside = captured_from_outside(tensor.op.graph)
         if tensor.op.name in outside:
             tensor = outside[tensor.op.name]
-        elif tensor.op.type in _SAME_VALUES:
+        elif tensor.op.type in SAME_VALUES:
             tensor = tensor.op.inputs[0]
         elif _counts_from_the_end(tensor.op):
             tensor = tensor.op.inputs[2]

@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.framework.conversions import becomes_whole
 from tfscale.framework.losses import is_asked_by_loss
+from tfscale.replicas.graph_walk import SAME_VALUES
 from tfscale.replicas.own_functions import traced_with_step
 from tfscale.replicas.share import is_in_step
 from tfscale.step_context import Slot
@@ -45,8 +47,13 @@ class LoopRows(NamedTuple):
 
 
 _ROWS = Slot[LoopRows | None]("rows_of_loop")
-# What TensorFlow says of something in a list that is neither a number nor a tensor.
-_UNCONVERTED = "NOT CONVERTIBLE TO TENSOR"
+# What TensorFlow says of something in a list that is neither a number nor a tensor, or that is no operand.
+_UNCONVERTED = ("NOT CONVERTIBLE TO TENSOR", "_CountInLoop", "of type 'ReplicaCount'")
+# In a graph, what was made of the number of replicas.
+_COUNTS = "tfscale_counts_of_replicas"
+# They hand on what they are given, in another shape or type.
+_HAND_ON = SAME_VALUES | {"BroadcastTo", "Fill", "GatherV2", "Pack", "StridedSlice", "Tile"}
+_ROUND = frozenset(("Ceil", "Floor", "FloorDiv", "FloorMod", "Range", "Rint", "Round"))
 
 
 @contextlib.contextmanager
@@ -54,18 +61,50 @@ def in_loop(rows: LoopRows | None) -> Iterator[None]:
     """Says what this thread's replica holds, while it runs a function of a loop by hand."""
     with _ROWS.carrying(rows), contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers):
         try:
-            yield
+            with _refusing_whole_numbers():
+                yield
         except (TypeError, ValueError) as error:
             said = str(error)
-            if isinstance(error, ModelError) or not any(each in said for each in (_CountInLoop.__name__, _UNCONVERTED)):
+            if isinstance(error, ModelError) or not any(each in said for each in _UNCONVERTED):
                 raise
             # TensorFlow says of what class it was, and not what to do.
             raise _no_plain_number(int(tf.distribute.get_strategy().num_replicas_in_sync)) from error
 
 
+@contextlib.contextmanager
+def _refusing_whole_numbers() -> Iterator[None]:
+    """Refuses, in a graph, what makes a whole number of the number of replicas that stands for the rows of one."""
+    yield
+    if tf.executing_eagerly():
+        return
+    graph = tf.compat.v1.get_default_graph()
+    left, seen = graph.get_collection(_COUNTS), set[int]()
+    while left:
+        tensor = left.pop()
+        for op in tensor.consumers():
+            becomes = op.outputs[0].dtype if op.type == "Cast" else tensor.dtype
+            if op.type in _ROUND or not becomes.is_floating:
+                raise _no_plain_number(int(tf.distribute.get_strategy().num_replicas_in_sync))
+            if op.type in _HAND_ON and id(op) not in seen:
+                seen.add(id(op))
+                left += op.outputs
+
+
+def _noted(count: tf.Tensor) -> tf.Tensor:
+    if tf.is_symbolic_tensor(count):
+        count.graph.add_to_collection(_COUNTS, count)
+    return count
+
+
 def is_in_loop() -> bool:
     """Whether this thread's replica runs a function of a loop by hand."""
     return _ROWS.value is not None and not is_in_step()
+
+
+def current_part() -> Callable[[tf.DType], tf.Tensor] | None:
+    """Returns n_i / n of the loop by hand that this thread's replica runs; None where that is not known."""
+    rows = _ROWS.value
+    return None if rows is None or is_in_step() else rows.part
 
 
 def told(count: int) -> Any:
@@ -147,8 +186,8 @@ class NoPlainNumberError(ModelError, TypeError):
 
 def _no_plain_number(count: int) -> NoPlainNumberError:
     return NoPlainNumberError(
-        "In a function of `strategy.run` the number of replicas counts their rows, and is no plain number in a list (a "
-        "shape), an array, a constant or a comparison.\n"
+        "In a function of `strategy.run` the number of replicas counts their rows, and is no plain number: in a list "
+        "(a shape), an array, a constant, a comparison, a `float`, a cast to integers, or rounded.\n"
         f"Received: {count} replicas. Write `int(strategy.num_replicas_in_sync)` there. What is divided by a plain "
         "number is exact only where all replicas have as many rows. For the rows of all replicas there is "
         "tfscale.gather_rows(x)."
@@ -167,6 +206,10 @@ class _CountInLoop:
 
     def __index__(self) -> int:
         return self._count
+
+    def __float__(self) -> float:
+        # Whoever asks for it divides by it.
+        raise _no_plain_number(self._count)
 
     def __repr__(self) -> str:
         return str(self._count)
@@ -187,10 +230,10 @@ class _CountInLoop:
         raise _no_plain_number(self._count)
 
     def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> tf.Tensor:
-        if name == "y" or (dtype is not None and not tf.as_dtype(dtype).is_floating):
+        if name == "y" or (dtype is not None and not tf.as_dtype(dtype).is_floating) or becomes_whole():
             # It is this object's turn, then: the part of a replica is no whole number, and may be of no rows.
             raise _no_plain_number(self._count)
-        return 1 / self.rows.part(tf.as_dtype(dtype or tf.float32))
+        return _noted(1 / self.rows.part(tf.as_dtype(dtype or tf.float32)))
 
     def __rtruediv__(self, other: Any) -> Any:
         return ReplicaPart(other, self._count) if _is_number(other) else _divided(other, self)
@@ -203,20 +246,21 @@ class _CountInLoop:
     __rmul__ = __mul__
 
 
-def _as_integer(name: str) -> Callable[..., Any]:
+def _as_integer(name: str, *, reflected: bool = False) -> Callable[..., Any]:
     function = getattr(operator, name)
-    return lambda self, other: function(self._count, other)
 
+    def computed(self: _CountInLoop, other: Any) -> Any:
+        if tf.is_tensor(other):
+            raise _no_plain_number(self._count)
+        return function(other, self._count) if reflected else function(self._count, other)
 
-def _as_reflected_integer(name: str) -> Callable[..., Any]:
-    function = getattr(operator, name)
-    return lambda self, other: function(other, self._count)
+    return computed
 
 
 for _name in ("add", "sub", "floordiv", "mod", "pow", "truediv"):
     setattr(_CountInLoop, f"__{_name}__", _as_integer(_name))
     if _name != "truediv":
-        setattr(_CountInLoop, f"__r{_name}__", _as_reflected_integer(_name))
+        setattr(_CountInLoop, f"__r{_name}__", _as_integer(_name, reflected=True))
 
 
 def _tensor(now: Any, dtype: Any, name: Any) -> tf.Tensor:
@@ -239,7 +283,8 @@ def _multiplied(value: Any, now: Any) -> Any:
         return value * now
     value = tf.convert_to_tensor(value)
     if value.dtype.is_floating:
-        return value / now.rows.part(value.dtype)
+        product = value / now.rows.part(value.dtype)
+        return product if tf.get_static_value(value) is None else _noted(product)
     # The rows of a replica, times the number of replicas, are those of the batch.
     is_rows = tf.equal(value, tf.cast(now.rows.own, value.dtype))
     return tf.where(is_rows, tf.cast(now.rows.total(), value.dtype), value * int(now))

@@ -1,0 +1,114 @@
+"""Run in a fresh process: loops by hand that work on gradients between the tape and the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tfscale
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(26, 5)).astype("float32"), RNG.normal(size=(26, 2)).astype("float32")
+
+
+def _all_reduced(op: str) -> Callable[[Any], Any]:
+    return lambda gradients: tf.distribute.get_replica_context().all_reduce(op, gradients)
+
+
+def _merged(gradients: Any) -> Any:
+    def merge(strategy: Any, each: Any) -> Any:
+        return [strategy.reduce("SUM", one, axis=None) for one in each]
+
+    return tf.distribute.get_replica_context().merge_call(merge, args=(gradients,))
+
+
+def _global(gradients: Any) -> Any:
+    return tf.clip_by_global_norm(gradients, 0.1)[0]
+
+
+def _by_length(gradients: Any) -> Any:
+    length = tf.linalg.global_norm(gradients)
+    return [each / (length + 1e-3) for each in gradients]
+
+
+# What is done to gradients, of a loss that is a part of a sum; and whether it is refused.
+WAYS: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "nothing": (lambda gradients: gradients, False),
+    "scaled": (lambda gradients: [0.5 * each / 3.0 for each in gradients], False),
+    "centred": (lambda gradients: [each - tf.reduce_mean(each, 0, keepdims=True) for each in gradients], False),
+    "summed": (_all_reduced("SUM"), False),
+    "merged": (_merged, False),
+    "summed, clipped": (lambda gradients: _global(_all_reduced("SUM")(gradients)), False),
+    "summed by tfscale, clipped": (lambda gradients: _global(tfscale.sum_gradients(gradients)), False),
+    "clipped by the norm of all": (_global, True),
+    "clipped by its norm": (lambda gradients: [tf.clip_by_norm(each, 0.1) for each in gradients], True),
+    "clipped by value": (lambda gradients: [tf.clip_by_value(each, -0.1, 0.1) for each in gradients], True),
+    "divided by the norm of all": (_by_length, True),
+    "signs": (lambda gradients: [tf.sign(each) for each in gradients], True),
+}
+
+
+def _trained(strategy: Any, batch: Any, gradients_of: Callable[[Any], Any]) -> np.ndarray:
+    with strategy.scope():
+        kernel, bias = keras.Variable(X[:5, :2]), keras.Variable(X[6, :2])
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build([kernel, bias])
+
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            errors = tf.reduce_mean(tf.square(y - tf.tanh(x @ kernel + bias)), -1)
+            penalty = tf.nn.scale_regularization_loss(0.1 * tf.reduce_sum(tf.convert_to_tensor(kernel) ** 2))
+            loss = tf.nn.compute_average_loss(errors) + penalty
+        variables = [kernel, bias]
+        gradients = tape.gradient(loss, [each.value for each in variables])
+        optimizer.apply_gradients(zip(gradients_of(gradients), variables, strict=True))
+
+    tf.function(lambda *args: strategy.run(step, args=args))(*batch)
+    return np.concatenate([np.ravel(each) for each in (kernel, bias)])
+
+
+def ways(replicas: int) -> dict[str, float | str]:
+    """By how much the weights differ from those of one device, or what was said."""
+    tfscale.simulate_replicas(replicas)
+    strategy: Any = tfscale.DataParallel(global_batch=11).strategy
+    rows = tf.data.Dataset.from_tensor_slices((X[:11], Y[:11])).batch(11)
+    (batch,) = strategy.experimental_distribute_dataset(rows)
+    found: dict[str, float | str] = {}
+    for name, (gradients_of, _) in WAYS.items():
+        try:
+            alone = gradients_of if "summed" not in name and name != "merged" else _alone(name)
+            expected = _trained(tf.distribute.get_strategy(), (tf.constant(X[:11]), tf.constant(Y[:11])), alone)
+            found[name] = float(np.max(np.abs(_trained(strategy, batch, gradients_of) - expected)))
+        except tfscale.errors.TfscaleError as error:
+            found[name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def _alone(name: str) -> Callable[[Any], Any]:
+    """On one device what is summed is what it was."""
+    return _global if "clipped" in name else lambda gradients: gradients
+
+
+def means(replicas: int) -> dict[str, float]:
+    """By how much the mean misses that of the batch that a replica asks its context for."""
+    tfscale.simulate_replicas(replicas)
+    dp = tfscale.DataParallel(global_batch=8)
+    strategy, rows = dp.strategy, X[:8]
+
+    def step(own: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        one = context.all_reduce("MEAN", tf.reduce_mean(own))
+        several = context.all_reduce(tf.distribute.ReduceOp.MEAN, {"squares": tf.reduce_mean(own**2)})
+        return one, several["squares"], context.all_reduce("SUM", tf.reduce_sum(own))
+
+    (batch,) = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(rows).batch(8))
+    expected = rows.mean(), (rows**2).mean(), rows.sum()
+    found = {}
+    values = tf.function(lambda: strategy.run(step, (batch,)))()
+    for name, value, right in zip(("mean", "in a dict", "sum"), values, expected, strict=True):
+        found[name] = max(abs(float(each) - float(right)) for each in strategy.experimental_local_results(value))
+    return found

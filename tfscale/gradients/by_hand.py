@@ -1,0 +1,68 @@
+"""What has a loop by hand made of its gradients, before an optimizer gets them to add them up?
+
+Parts of a sum may be scaled and added to one another; not clipped. And what the loop has added up itself is the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.errors import ModelError
+from tfscale.replicas.graph_walk import depends_on
+from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
+
+# Of a sum they are not the sum of what they are of its parts; none is the last one on the way back to a variable.
+_NOT_LINEAR = frozenset(("Abs", "ClipByValue", "Maximum", "Minimum", "Sign", "Sqrt", "Square", "Tanh"))
+_FACTORS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
+_HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
+
+
+def are_summed_by_hand(gradients: Sequence[Any], strategy: tf.distribute.Strategy) -> bool:
+    """Whether gradients are sums over all replicas, equal on each, and made of what the loop itself has sent.
+
+    Raises:
+        ModelError: When they are a replica's own, and something was done to them that needs the sum.
+    """
+    tensors = [each.values if isinstance(each, tf.IndexedSlices) else each for each in gradients if each is not None]
+    if not tensors or not all(map(tf.is_symbolic_tensor, tensors)):
+        # Without a graph nobody knows what was made of what.
+        return False
+    walk = ReplicaWalk(strategy)
+    if depends_on(tensors, is_collective) and not any(walk.may_differ(Frame(each.graph), each) for each in tensors):
+        return True
+    for tensor in tensors:
+        needs_sum = _needs_sum(tensor)
+        if needs_sum is not None and walk.may_differ(Frame(tensor.graph), tensor):
+            raise ModelError(
+                "In a loop by hand the gradients of a replica are parts of a sum, which the optimizer adds up: what is "
+                "not linear (clipping, norms, signs) needs the sum.\n"
+                f"Received: gradients from {needs_sum.name!r} of type {needs_sum.type}. Write "
+                "`gradients = tfscale.sum_gradients(gradients)` before it, or give the optimizer `clipnorm`, "
+                "`global_clipnorm` or `clipvalue`."
+            )
+    return False
+
+
+def _needs_sum(tensor: tf.Tensor) -> Any:
+    """The operation that makes of a gradient what it would not make of a part of it; None if there is none in sight."""
+    factors = []
+    while True:
+        op = tensor.op
+        if op.type in _NOT_LINEAR:
+            return op
+        if op.type in _FACTORS:
+            numbers = [each for each in op.inputs if each.shape.num_elements() == 1]
+            if len(numbers) != 1:
+                break
+            factors.append((op, numbers[0]))
+            tensor = next(each for each in op.inputs if each is not numbers[0])
+        elif op.type in _HAND_ON:
+            tensor = op.inputs[0]
+        else:
+            break
+    made_by = tensor.op
+    # Clipped by its own length, or by that of all.
+    return next((op for op, number in factors if depends_on([number], lambda each: each is made_by)), None)
