@@ -81,9 +81,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
             # Replicas that are run take turns, and could not send anything from inside of it.
             if fn not in lifted:
                 lifted[fn] = lift(fn)
-            results = lifted[fn](args, kwargs, options)
-            means.note(results, args, kwargs or {})
-            return results
+            return lifted[fn](args, kwargs, options)
         is_by_hand = _calling_model(_CALLS + ON_BATCH) is None
         if is_by_hand:
             begin_loop(strategy, fn)
@@ -92,7 +90,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         with refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
             results = run(on_replica, args, kwargs, options)
         if is_by_hand:
-            means.note(results, args, kwargs or {})
+            results = means.with_rows(results, args, kwargs or {})
         model = _calling_model(ON_BATCH)
         if model is None or is_prepared(model):
             return results

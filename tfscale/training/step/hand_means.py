@@ -7,15 +7,18 @@ of replicas is such a mean (`replica_count.py`). Here each counts as its rows do
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from tfscale.framework.per_replica import rows_of, with_rows
 from tfscale.replicas.all_reduce import replica_id
 from tfscale.replicas.replica_batch import local_replicas, of_replica
 from tfscale.training.step.hand_loops import own_rows
+
+# What goes into a loop and what comes out of it have to be of one kind, whether the rows are known or not.
+_UNKNOWN = -1
 
 
 class MeansByRows:
@@ -29,20 +32,22 @@ class MeansByRows:
 
     def __init__(self, strategy: tf.distribute.Strategy, run: Callable[..., Any], reduce: Callable[..., Any]):
         self._strategy, self._run, self._reduce = strategy, run, reduce
-        # By identity; what it belongs to is compared, for a later one may have the same.
-        self._known: dict[int, tuple[weakref.ref[Any], Sequence[Any]]] = {}
 
-    def note(self, results: Any, args: Any, kwargs: Any) -> None:
-        """Notes of how many rows each replica has computed its part of `results`, as far as the arguments tell."""
+    def with_rows(self, results: Any, args: Any, kwargs: Any) -> Any:
+        """Results that know of how many rows each replica has computed its own, as far as the arguments tell.
+
+        They know it outside of the `tf.function`, too, that calls `strategy.run`.
+        """
+        if not any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(results)):
+            return results
         here = local_replicas(self._strategy).here
         rows = [own_rows(*of_replica(self._strategy, (args, kwargs), index)) for index in range(here)]
         if any(each is None for each in rows):
-            return
-        for leaf in tf.nest.flatten(results):
-            if isinstance(leaf, tf.distribute.DistributedValues):
-                identity = id(leaf)
-                forget = self._forgetting(identity)
-                self._known[identity] = weakref.ref(leaf, forget), rows
+            # What was made of something that knows its rows.
+            known = [rows_of(leaf) for leaf in tf.nest.flatten((args, kwargs))]
+            rows = next(([*each] for each in known if each is not None), [_UNKNOWN] * here)
+        rows = [tf.cast(each, tf.int64) for each in rows]
+        return tf.nest.map_structure(lambda leaf: with_rows(leaf, rows), results)
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
         """As `tf.distribute.Strategy.reduce`."""
@@ -52,13 +57,14 @@ class MeansByRows:
         return tf.nest.map_structure(lambda leaf: self._mean(reduce_op, leaf), value)
 
     def _mean(self, reduce_op: Any, leaf: Any) -> Any:
-        found, rows = self._known.get(id(leaf), (None, ()))
-        if found is None or found() is not leaf or not self._is_floating(leaf):
+        rows = rows_of(leaf)
+        if rows is None or not self._is_floating(leaf):
             return self._reduce(reduce_op, leaf, None)
         first = local_replicas(self._strategy).first
 
         def by_rows(own: Any) -> tuple[Any, Any]:
             count = tf.cast(rows[replica_id() - first], own.dtype)
+            count = tf.where(count < 0, tf.ones_like(count), count)
             # A mean over no rows is no number.
             return tf.math.multiply_no_nan(own, count), count
 
@@ -67,10 +73,3 @@ class MeansByRows:
 
     def _is_floating(self, leaf: Any) -> bool:
         return bool(self._strategy.experimental_local_results(leaf)[0].dtype.is_floating)
-
-    def _forgetting(self, identity: int) -> Callable[[Any], None]:
-        def forget(gone: Any) -> None:
-            if self._known.get(identity, (None,))[0] is gone:
-                del self._known[identity]
-
-        return forget

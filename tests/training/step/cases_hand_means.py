@@ -1,0 +1,86 @@
+"""Run in a fresh process: means that a loop by hand takes of what its replicas return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import tfscale
+
+ROWS = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+MEAN, SQUARES = float(ROWS.mean()), float((ROWS**2).mean())
+
+
+def _step(rows: Any) -> Any:
+    return {"mean": tf.reduce_mean(rows), "squares": [tf.reduce_mean(rows**2)], "rows": tf.shape(rows)[0]}
+
+
+def means(replicas: int) -> dict[str, float]:
+    """By how much each way to take the mean misses that of the batch."""
+    tfscale.simulate_replicas(replicas)
+    dp = tfscale.DataParallel(global_batch=12)
+    strategy: Any = dp.strategy
+
+    def mean(value: Any, axis: int | None = None) -> float:
+        return float(strategy.reduce("MEAN", value, axis=axis))
+
+    @tf.function
+    def called(batch: Any) -> Any:
+        return strategy.run(_step, args=(batch,))
+
+    @tf.function
+    def reduced(batch: Any) -> Any:
+        return strategy.reduce("MEAN", called(batch)["mean"], axis=None)
+
+    @tf.function
+    def chosen(batch: Any, flag: Any) -> Any:
+        if flag:
+            found = strategy.run(_step, args=(batch,))["mean"]
+        else:
+            found = strategy.run(lambda rows: 2 * tf.reduce_mean(rows), args=(batch,))
+        return found
+
+    @tf.function
+    def repeated(batch: Any) -> Any:
+        found = strategy.run(_step, args=(batch,))["mean"]
+        for _ in tf.range(3):
+            found = strategy.run(_step, args=(batch,))["mean"]
+        return found
+
+    @tf.function
+    def added(batch: Any) -> Any:
+        total = strategy.run(lambda: tf.zeros(()))
+        for _ in tf.range(3):
+            total = strategy.run(lambda own, rows: own + tf.reduce_mean(rows), args=(total, batch))
+        return total
+
+    @tf.function
+    def doubled(value: Any) -> Any:
+        return strategy.run(lambda own: 2 * own, args=(value,))
+
+    @tf.function
+    def of_rows(batch: Any) -> Any:
+        return strategy.run(lambda rows: tf.reduce_mean(rows, -1), args=(batch,))
+
+    def summed(batch: Any) -> float:
+        return float(strategy.reduce("SUM", called(batch)["rows"], axis=None)) / 8 * MEAN
+
+    ways: dict[str, tuple[Callable[[Any], Any], float]] = {
+        "outside of the function": (lambda batch: mean(called(batch)["mean"]), MEAN),
+        "nested": (lambda batch: mean(called(batch)["squares"][0]), SQUARES),
+        "in a function around it": (lambda batch: float(reduced(batch)), MEAN),
+        "of a condition": (lambda batch: mean(chosen(batch, tf.constant(True))), MEAN),
+        "of a loop": (lambda batch: mean(repeated(batch)), MEAN),
+        "that a loop adds up": (lambda batch: mean(added(batch)), 3 * MEAN),
+        "of no rows": (lambda batch: mean(strategy.run(tf.function(lambda: tf.constant(2.0)))), 2.0),
+        "of what became of it": (lambda batch: mean(doubled(called(batch)["mean"])), 2 * MEAN),
+        "eagerly": (lambda batch: mean(strategy.run(_step, args=(batch,))["mean"]), MEAN),
+        "a function is run": (lambda batch: mean(strategy.run(tf.function(_step), args=(batch,))["mean"]), MEAN),
+        "over rows": (lambda batch: mean(of_rows(batch), axis=0), MEAN),
+        "a sum of integers": (summed, MEAN),
+    }
+    (batch,) = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS).batch(12))
+    return {name: abs(way(batch) - expected) for name, (way, expected) in ways.items()}
