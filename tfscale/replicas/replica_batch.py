@@ -308,8 +308,7 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
     Args:
         dataset: Batched by the global batch; the same on every worker.
         strategy: Whose replicas to feed.
-        for_loop: Whether a loop of the user's own takes the batches: each replica's rows and nothing else, in what
-            `strategy.run` hands out.
+        for_loop: Whether a loop of the user's own takes the batches: each replica's rows and nothing else.
         logical: Among how many logical replicas they are divided; None for no others.
         sizes: As `plan_rows`.
     """
@@ -365,6 +364,10 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
         if on_gpus(self._strategy):
             return iter(in_turn_on_gpus(dataset.map(self._split), self._strategy))
         return iter(dataset.map(self._split).prefetch(tf.data.AUTOTUNE) if self._has_side_inputs else dataset)
+
+    def reduce(self, initial_state: Any, reduce_func: Any) -> Any:
+        """What `for batch in data:` becomes in a `tf.function`: a loop of TensorFlow, over a pass of its own."""
+        return in_turn_on_gpus(self._dataset.map(self._rows), self._strategy).reduce(initial_state, reduce_func)
 
     @tf.autograph.experimental.do_not_convert
     def _rows(self, *element: Any) -> tuple[Any, ...]:
