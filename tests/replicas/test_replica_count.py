@@ -149,6 +149,8 @@ WHOLE_AFTER_ALL = {
     "rounded cast": lambda n: tf.round(tf.cast(n, tf.float32)),
     "ceiling in a list": lambda n: tf.math.ceil(tf.stack([tf.cast(n, tf.float32)])[0]),
     "cast of the identity": lambda n: tf.cast(tf.identity(n), tf.int32),
+    "comparison of a cast": lambda n: tf.cast(n, tf.float32) > 3.0,
+    "one less than a cast": lambda n: tf.cast(n, tf.float32) - 1.0,
     "floor of a quotient": lambda n: tf.constant(6.0) // tf.cast(n, tf.float32),
 }
 ROUNDED = [(name, where) for where in WHERE for name in WHOLE] + [(name, "in a graph") for name in WHOLE_AFTER_ALL]
@@ -163,8 +165,10 @@ def test_no_whole_number_is_made_of_it(name, where, asked):
 
 
 def test_it_is_no_float_of_python():
-    with pytest.raises(ModelError, match=r"Write `int\(strategy.num_replicas_in_sync\)`"):
-        on_replica(lambda: float(told(N)))
+    for ask in (lambda: told(N), lambda: OUTSIDE):
+        with pytest.raises(ModelError, match=r"Write `int\(strategy.num_replicas_in_sync\)`"):
+            on_replica(lambda ask=ask: float(ask()))
+    assert (float(OUTSIDE), in_step(lambda: float(OUTSIDE))) == (N, 1.0)
 
 
 @pytest.mark.parametrize("where", WHERE)

@@ -56,7 +56,7 @@ def _in_run(
         optimizer: Makes it.
         gradients_of: What becomes of the gradients before the optimizer gets them.
         way: "traced" is the loop as in a guide, "eager" without any `tf.function`; "given" and "inside" are eager loops
-            whose step, or whose loss, is one.
+            whose step, or whose loss, is one; "epoch" is one with the loop over the data in it.
     """
 
     def run(dp: Any) -> Outcome:
@@ -85,6 +85,7 @@ def _in_run(
         rows = tf.data.Dataset.from_tensor_slices((X[:ROWS], TARGETS[:ROWS])).batch(GLOBAL_BATCH)
         if strategy is None:
             logged = [step(x, y) for x, y in rows]
+            logged = [np.sum(logged, axis=0)] if way == "epoch" else logged
         else:
 
             def distributed(x: Any, y: Any) -> Any:
@@ -92,8 +93,16 @@ def _in_run(
                 mean = strategy.reduce(tf.distribute.ReduceOp.MEAN, mean, axis=None)
                 return strategy.reduce("SUM", loss, axis=None), mean
 
+            @tf.function
+            def epoch(batches: Any) -> Any:
+                total = tf.zeros(2)
+                for x, y in batches:
+                    total += tf.stack(distributed(x, y))
+                return total
+
             call = tf.function(distributed) if way == "traced" else distributed
-            logged = [call(*batch) for batch in strategy.experimental_distribute_dataset(rows)]
+            data = strategy.experimental_distribute_dataset(rows)
+            logged = [epoch(data)] if way == "epoch" else [call(*batch) for batch in data]
         return {
             "weights": [np.array(each) for each in model.get_weights()],
             "optimizer": [np.array(each.value) for each in updater.variables],
@@ -139,6 +148,7 @@ CASES: dict[str, Case] = {
     "loop, average_loss": _in_run(_average),
     "loop, average_loss, eagerly": _in_run(_average, way="eager"),
     "loop, average_loss, a tf.function is given": _in_run(_average, way="given"),
+    "loop, average_loss, over data in a tf.function": _in_run(_average, way="epoch"),
     "loop, average_loss in a tf.function, eagerly": _in_run(_average, way="inside"),
     "loop, loss of Keras, clipnorm": _in_run(_of_keras, lambda: adam(clipnorm=0.01)),
     "loop, mean over replicas, clipvalue": _in_run(_mean_asked_here, lambda: sgd(clipvalue=0.01)),

@@ -21,7 +21,8 @@ from tfscale.data.rows import EpochRows, replica_loads
 from tfscale.data.same_data import agree
 from tfscale.data.source import DEFAULT_BUFFER, ArraySource, StreamSource, make_files, make_source
 from tfscale.errors import BatchError, DataError
-from tfscale.replicas.replica_batch import CountedPasses, in_turn_on_gpus, local_replicas, logical_counts, on_gpus
+from tfscale.replicas.copied_ahead import in_turn_on_gpus, on_gpus
+from tfscale.replicas.replica_batch import CountedPasses, local_replicas, logical_counts
 
 
 class GlobalDataset:

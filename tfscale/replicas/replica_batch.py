@@ -10,7 +10,6 @@ data at the same step, and no collective is needed to find out.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
+from tfscale.replicas.copied_ahead import in_turn_on_gpus, on_gpus
 from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_walk import mark_own
 
@@ -313,8 +313,7 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
     Args:
         dataset: Batched by the global batch; the same on every worker.
         strategy: Whose replicas to feed.
-        for_loop: Whether a loop of the user's own takes the batches: each replica's rows and nothing else, in what
-            `strategy.run` hands out.
+        for_loop: Whether a loop of the user's own takes the batches: each replica's rows and nothing else.
         logical: Among how many logical replicas they are divided; None for no others.
         sizes: As `plan_rows`.
     """
@@ -371,6 +370,10 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
             return iter(in_turn_on_gpus(dataset.map(self._split), self._strategy))
         return iter(dataset.map(self._split).prefetch(tf.data.AUTOTUNE) if self._has_side_inputs else dataset)
 
+    def reduce(self, initial_state: Any, reduce_func: Any) -> Any:
+        """What `for batch in data:` becomes in a `tf.function`: a loop of TensorFlow, over a pass of its own."""
+        return in_turn_on_gpus(self._dataset.map(self._rows), self._strategy).reduce(initial_state, reduce_func)
+
     @tf.autograph.experimental.do_not_convert
     def _rows(self, *element: Any) -> tuple[Any, ...]:
         batch = element if isinstance(self.global_spec, tuple) else element[0]
@@ -380,23 +383,3 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
     def _split(self, *element: Any) -> tuple[ReplicaBatch, ...]:
         batch = element if isinstance(self.global_spec, tuple) else element[0]
         return split_global_batch(batch, self._replicas, sizes=self._sizes)
-
-
-def in_turn_on_gpus(steps: tf.data.Dataset, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedDataset:
-    """Has TF copy each replica's batch ahead of time to its own GPU.
-
-    Args:
-        steps: Per step a tuple of one batch for each replica of this process.
-        strategy: Whose replicas they are.
-    """
-
-    @tf.autograph.experimental.do_not_convert
-    def in_turn(*batches: Any) -> tf.data.Dataset:
-        return functools.reduce(tf.data.Dataset.concatenate, map(tf.data.Dataset.from_tensors, batches))
-
-    return strategy.distribute_datasets_from_function(lambda _: steps.flat_map(in_turn))
-
-
-def on_gpus(strategy: tf.distribute.Strategy) -> bool:
-    """Whether the replicas of this process are GPUs, which want their input copied ahead of time."""
-    return all("GPU" in device for device in strategy.extended.worker_devices)

@@ -54,6 +54,7 @@ _COUNTS = "tfscale_counts_of_replicas"
 # They hand on what they are given, in another shape or type.
 _HAND_ON = SAME_VALUES | {"BroadcastTo", "Fill", "GatherV2", "Pack", "StridedSlice", "Tile"}
 _ROUND = frozenset(("Ceil", "Floor", "FloorDiv", "FloorMod", "Range", "Rint", "Round"))
+_COMPARE = frozenset(("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "Minimum", "NotEqual", "Sub"))
 
 
 @contextlib.contextmanager
@@ -83,7 +84,7 @@ def _refusing_whole_numbers() -> Iterator[None]:
         tensor = left.pop()
         for op in tensor.consumers():
             becomes = op.outputs[0].dtype if op.type == "Cast" else tensor.dtype
-            if op.type in _ROUND or not becomes.is_floating:
+            if op.type in _ROUND | _COMPARE or not becomes.is_floating:
                 raise _no_plain_number(int(tf.distribute.get_strategy().num_replicas_in_sync))
             if op.type in _HAND_ON and id(op) not in seen:
                 seen.add(id(op))
@@ -136,6 +137,9 @@ class ReplicaCount(int):
 
     def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> tf.Tensor:
         return _tensor(_counts_now(self), dtype, name)
+
+    def __float__(self) -> float:
+        return float(_counts_now(int(self)))
 
     def __rtruediv__(self, other: Any) -> Any:
         return ReplicaPart(other, int(self)) if _is_number(other) else _divided(other, _counts_now(self))

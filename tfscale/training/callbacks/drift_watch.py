@@ -9,7 +9,8 @@ from typing import Any
 import keras
 
 from tfscale.errors import CallbackError, DriftError, ModelError
-from tfscale.replicas.replica_batch import local_replicas, on_gpus
+from tfscale.replicas.copied_ahead import on_gpus
+from tfscale.replicas.replica_batch import local_replicas
 from tfscale.training.step.checksums import ChecksumExchange, largest_differences, watch_checksums
 
 _log = logging.getLogger(__name__)
