@@ -141,6 +141,23 @@ def explain_caught(strategy: tf.distribute.Strategy, error: Exception) -> Except
     return _explain(strategy, error) or error
 
 
+def all_come_to(strategy: tf.distribute.Strategy, what: str) -> bool:
+    """Says that this worker came to some point within its present call, and hears whether all do, within seconds.
+
+    No collective is needed for it: those of a step that has failed may still have the others wait in them.
+
+    Args:
+        strategy: Of the job.
+        what: A name of the point, such as `"refused"`; each point of a call has its own.
+    """
+    replicas, rank = local_replicas(strategy), worker_rank(strategy)
+    if replicas.here == replicas.total:
+        return True
+    call = f"tfscale/{what}/{CALLS.of(strategy, 0)}"
+    others = [f"{call}/{other}" for other in range(replicas.total // replicas.here) if other != rank]
+    return exchange_with_other_workers(f"{call}/{rank}", others, timeout_s=_PATIENCE_S)
+
+
 def wait_for_last_words(timeout_s: float) -> str | None:
     """Returns what this worker has to say of one that failed or is gone, when it has left the call that it is in.
 
@@ -245,7 +262,7 @@ def _from_tensorflow(strategy: tf.distribute.Strategy, text: str) -> str:
 def _report(strategy: tf.distribute.Strategy, error: BaseException) -> None:
     """Tells the others that this worker ends its call, unless they end theirs as well and nobody waits."""
     # What we refuse, every worker refuses, as a rule; then the job may go on.
-    if isinstance(error, TfscaleError) and CALLS.of(strategy) and _all_refuse(strategy):
+    if isinstance(error, TfscaleError) and CALLS.of(strategy) and all_come_to(strategy, "refused"):
         return
     ENDED.set(strategy, f"this worker's {_in_short(error, 200)}")
     watch = find_watch(strategy)
@@ -260,14 +277,6 @@ def _tell(message: str) -> None:
     # Where the job has failed already, the others know; this worker's own error is what is to be seen.
     with contextlib.suppress(tf.errors.OpError):
         report_to_other_workers(message)
-
-
-def _all_refuse(strategy: tf.distribute.Strategy) -> bool:
-    """Says that this worker refuses its present call, and hears whether all do."""
-    replicas, rank = local_replicas(strategy), worker_rank(strategy)
-    call = f"tfscale/refused/{CALLS[strategy]}"
-    others = [f"{call}/{other}" for other in range(replicas.total // replicas.here) if other != rank]
-    return exchange_with_other_workers(f"{call}/{rank}", others, timeout_s=_PATIENCE_S)
 
 
 def _in_short(error: BaseException, limit: int = _SHOWN_CHARACTERS) -> str:

@@ -207,6 +207,37 @@ def fails_on_one_worker() -> str:
     return "\n".join(each for each in messages.kept if "step" in each)
 
 
+class NeedsRows(MixesLater):
+    """A step that is traced with any number of rows, and fails with fewer than it needs."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__("step two")
+        self.needed = needed
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        x = tf.ensure_shape(tf.numpy_function(self.take, [x], tf.float32), x.shape)
+        return super().train_step((x, y))
+
+    def take(self, rows: Any) -> Any:
+        if len(rows) < self.needed:
+            raise ValueError("too few")
+        return rows
+
+
+def fails_while_it_runs(needed: int) -> str:
+    """The error of a worker, of a step that fails on fewer rows than it needs, of the 12 and 11 of the workers."""
+    dp = _data_parallel()
+    with dp.scope():
+        model = dp.prepare(NeedsRows(needed))
+        model.compile(sgd(learning_rate=0.05))
+    try:
+        model.fit(DATA["x"][:23], DATA["y"][:23], verbose=0, shuffle=False)
+    except tfscale.TfscaleError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
 class KeepsTheLeast(keras.layers.Layer):
     """Keeps the least number of a batch, which is on one worker."""
 

@@ -80,3 +80,15 @@ def test_what_is_found_on_one_worker_is_found_on_all(case):
     said = run_workers(f"{CASES}:{case}", num_workers=2, timeout_s=120)
     assert said[0] == said[1]
     assert "every replica gets all of them" in said[0]
+
+
+def test_what_fails_while_it_runs_on_one_worker_ends_the_job():
+    alone, other = sorted(run_workers(f"{CASES}:fails_while_it_runs", num_workers=2, args=(12,), timeout_s=60))
+    assert alone.startswith("ClusterError: ")
+    assert "ParityError: The first step of model" in alone
+    assert other.startswith("ParityError: The first step of model")
+    assert "too few" in other
+
+
+def test_what_fails_while_it_runs_on_all_workers_may_be_divided_otherwise():
+    assert run_workers(f"{CASES}:fails_while_it_runs", num_workers=2, args=(20,), timeout_s=60) == ["", ""]

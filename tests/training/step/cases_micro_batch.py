@@ -28,7 +28,7 @@ class Hungry(keras.layers.Layer):
     def call(self, inputs: Any) -> Any:
         rows = tf.shape(inputs)[0]
         # Never true; but TensorFlow would make a constant of what it knows before.
-        unknown = tf.cast(tf.reduce_max(tf.abs(inputs)) < -1, tf.int64)
+        unknown = tf.cast(tf.timestamp() < 0, tf.int64)
         wanted = unknown + tf.where(rows > self.most, tf.constant(2**48, tf.int64), tf.constant(1, tf.int64))
         return inputs + 0 * tf.reduce_sum(tf.fill([wanted], 1.0))
 

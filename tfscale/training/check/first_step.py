@@ -136,7 +136,10 @@ class TwoRuns:
 
     def trace_divided(self, parts: Sequence[ReplicaBatch]) -> None:
         """Traces the divided step: of both all variables must be known, before either is run."""
-        common = _of_any_size(parts) if self._strategy.num_replicas_in_sync > 1 else None
+        replicas, common = self._replicas, None
+        if replicas.total > 1:
+            # What cannot be traced with the rows of one worker must be seen there before any waits for another.
+            common = _of_any_size(parts, is_always=replicas.here == replicas.total)
         if common is not None:
             try:
                 self._traced["divided"] = self._trace(self._divided, common)
@@ -242,10 +245,11 @@ class TwoRuns:
         return tf.convert_to_tensor(self._strategy.experimental_local_results(variable)[0])
 
 
-def _of_any_size(parts: Sequence[ReplicaBatch]) -> list[ReplicaBatch] | None:
+def _of_any_size(parts: Sequence[ReplicaBatch], *, is_always: bool) -> list[ReplicaBatch] | None:
     """Specs of the parts that are the same for all, so that they are traced once; None where there are none.
 
-    The number of rows is open in them even where all have as many: an axis of a known length is not that of the rows.
+    The number of rows is open in them even where all have as many, if it is to be so always: then an axis of a known
+    length is not that of the rows.
     """
     leaves = [tf.nest.flatten(part) for part in parts]
     of_rows = places_of_rows(parts[0])
@@ -256,7 +260,7 @@ def _of_any_size(parts: Sequence[ReplicaBatch]) -> list[ReplicaBatch] | None:
             continue
         spec, *others = map(tf.type_spec_from_value, alike)
         spec = spec.most_specific_common_supertype(others)
-        if place in of_rows and isinstance(spec, tf.TensorSpec) and spec.shape.rank:
+        if is_always and place in of_rows and isinstance(spec, tf.TensorSpec) and spec.shape.rank:
             spec = tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
         common.append(spec)
     own = [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves[0]]

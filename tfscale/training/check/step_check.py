@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -21,12 +21,13 @@ from tfscale.exact.metrics import metrics_of
 from tfscale.exact.terms import Terms
 from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.gradients.updaters import held_optimizers, innermost, remember_optimizers
-from tfscale.replicas.agreement import any_of_workers, first_of_workers
+from tfscale.replicas.agreement import any_of_workers
 from tfscale.replicas.made import made_under
 from tfscale.training.check.chance import Chance, slots_of
 from tfscale.training.check.check_rows import Amount, CheckRows
 from tfscale.training.check.extremes import far_apart
 from tfscale.training.check.first_step import Outcome, Steps, TwoRuns
+from tfscale.training.check.found_by_all import FoundByAll
 from tfscale.training.check.gates import later_states
 from tfscale.training.check.no_reference import (
     NoReferenceError,
@@ -84,6 +85,7 @@ class StepCheck:
         self._runs = TwoRuns(steps, strategy, terms, self._state, numbers)
         num_bytes = bytes_per_number(model)
         self._tolerance = tolerance_of(num_bytes)
+        self._found_by_all = FoundByAll(strategy)
         self._findings = StepFindings(model, strategy, terms, self._runs, self._tolerance, self._what)
         self._chance = Chance(
             model, strategy, self._runs, num_bytes, self._what, is_eager=steps.eager, tells=steps.tells
@@ -127,7 +129,7 @@ class StepCheck:
         try:
             with self._state.put_back():
                 self._begin_anew()
-                message = self._of_all(lambda: self._compare_again(rows))
+                message = self._found_by_all(lambda: self._compare_again(rows))
             if message and is_next and not self._look(rows):
                 return True
         except NoReferenceError as error:
@@ -211,7 +213,7 @@ class StepCheck:
         return (describe_several_sizes(rows.parts[0], message) if several else message) + draws
 
     def _look_in_one_way(self, rows: CheckRows) -> str:
-        message = self._of_all(lambda: self._trace_divided(rows))
+        message = self._found_by_all(lambda: self._trace_divided(rows))
         if message:
             return message
         remember_optimizers(self._model, _optimizers(self._terms))
@@ -223,22 +225,7 @@ class StepCheck:
             self._state.average(gradient_accumulators(innermost(optimizer)))
         with self._state.put_back():
             self._begin_anew()
-            return self._of_all(lambda: self._compare(rows))
-
-    def _of_all(self, look: Callable[[], str]) -> str:
-        """What a look has found on any worker; every worker looks."""
-        other: TfscaleError | None = None
-        try:
-            message = look()
-        except DrawsBesideError:
-            # Seen in its graph, which is that of every worker.
-            raise
-        except TfscaleError as error:
-            message, other = str(error), None if isinstance(error, ParityError) else error
-        message = first_of_workers(self._strategy, message)
-        if other is not None:
-            raise other
-        return message
+            return self._found_by_all(lambda: self._compare(rows))
 
     def _trace_divided(self, rows: CheckRows) -> str:
         with self._dividing(rows):
