@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -102,7 +103,10 @@ def _in_run(
 
             call = tf.function(distributed) if way == "traced" else distributed
             data = strategy.experimental_distribute_dataset(rows)
-            logged = [epoch(data)] if way == "epoch" else [call(*batch) for batch in data]
+            with warnings.catch_warnings():
+                # TF's own note on every loop over distributed data in a `tf.function`.
+                warnings.filterwarnings("ignore", "To make it possible to preserve tf.data options", UserWarning)
+                logged = [epoch(data)] if way == "epoch" else [call(*batch) for batch in data]
         return {
             "weights": [np.array(each) for each in model.get_weights()],
             "optimizer": [np.array(each.value) for each in updater.variables],
