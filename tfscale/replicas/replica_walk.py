@@ -64,12 +64,17 @@ _Behind = Callable[[Frame, Any], "list[tuple[Frame, Any]] | None"]
 
 
 class ReplicaWalk:
-    """Searches the graphs of one trace, inwards and outwards."""
+    """Searches the graphs of one trace, inwards and outwards.
 
-    def __init__(self, strategy: tf.distribute.Strategy):
+    Args:
+        strategy: That of the trace.
+        are_alike: Whether even variables whose copies are added up or averaged where they are read are equal before.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, *, are_alike: bool = False):
         self._differing_variables = {
             id(copy.handle)
-            for variable in made_under(strategy).variables
+            for variable in (() if are_alike else made_under(strategy).variables)
             if getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ
             for copy in strategy.experimental_local_results(variable)
         }

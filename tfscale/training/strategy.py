@@ -40,7 +40,8 @@ from tfscale.replicas.outside import entering_scope
 from tfscale.replicas.packs import Packing, choose_packing
 from tfscale.replicas.replica_count import told
 from tfscale.replicas.xla import refuse_updates_inside_xla
-from tfscale.training.step.distribution import distribute_global_batches
+from tfscale.training.check.loop_states import refuse_states_apart
+from tfscale.training.step.distribution import distribute_global_batches, run_loops
 
 _log = logging.getLogger(__name__)
 _UUID_CHARACTERS = 17
@@ -315,6 +316,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
             ),
         )
         distribute_global_batches(strategy)
+        run_loops(strategy, refuse_states_apart)
     return strategy
 
 

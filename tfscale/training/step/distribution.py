@@ -33,7 +33,7 @@ from tfscale.replicas.callers import callers
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, GlobalBatches, has_rows, local_replicas, num_rows
 from tfscale.replicas.uncaught import begin_loop
-from tfscale.training.step.hand_loops import prepare_function
+from tfscale.training.step.hand_loops import prepare_function, rows_here
 from tfscale.training.step.hand_means import MeansByRows
 
 _log = logging.getLogger(__name__)
@@ -68,6 +68,18 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         return GlobalBatches(checked, strategy, for_loop=model is None, logical=logical, sizes=sizes)
 
     strategy.experimental_distribute_dataset = distribute
+
+
+def run_loops(
+    strategy: tf.distribute.Strategy, look_at_loop: Callable[[tf.distribute.Strategy, int, Sequence[Any]], None]
+) -> None:
+    """Makes `strategy.run` prepare what loops by hand give to it, and `strategy.reduce` take means by rows.
+
+    Args:
+        strategy: To be changed.
+        look_at_loop: Told of the strategy, of the number of operations that the graph had before and of the rows of
+            each replica of this process, looks at what a function of a loop by hand has become in a graph.
+    """
     run = strategy.run
     means = MeansByRows(strategy, run, strategy.reduce)
     lifted: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -87,10 +99,14 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
             begin_loop(strategy, fn)
             fn = prepare_function(strategy, fn, args, kwargs or {})
         separate_random_streams(strategy)
+        known = None if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
         with refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
             results = run(on_replica, args, kwargs, options)
         if is_by_hand:
-            results = means.with_rows(results, args, kwargs or {})
+            rows = rows_here(strategy, args, kwargs or {})
+            if known is not None:
+                look_at_loop(strategy, known, rows)
+            results = means.with_rows(results, rows, (args, kwargs))
         model = _calling_model(ON_BATCH)
         if model is None or is_prepared(model):
             return results

@@ -75,10 +75,17 @@ def _is_of_replicas(value: Any) -> bool:
     return isinstance(value, tf.distribute.DistributedValues) and not isinstance(value, tf.Variable)
 
 
-def own_rows(own_args: Any, own_kwargs: Any) -> Any:
-    """How many rows a replica holds, as far as the arguments of its function tell; None where they do not."""
-    found = _place_of_rows(own_args, own_kwargs)
-    return None if found is None else found[1]
+def rows_here(strategy: tf.distribute.Strategy, args: Any, kwargs: Any) -> list[Any]:
+    """How many rows each replica of this process holds, as far as the arguments of `run` tell; None where they do not.
+
+    Args:
+        strategy: Whose replicas they are.
+        args: As given to `strategy.run`, with the values of all replicas.
+        kwargs: Likewise.
+    """
+    here = range(local_replicas(strategy).here)
+    found = [_place_of_rows(*of_replica(strategy, (args, kwargs), index)) for index in here]
+    return [None if each is None else each[1] for each in found]
 
 
 def _rows(own_args: Any, own_kwargs: Any, total_of: Callable[[int, Any], Any]) -> LoopRows | None:

@@ -7,15 +7,14 @@ of replicas is such a mean (`replica_count.py`). Here each counts as its rows do
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tfscale.framework.per_replica import rows_of, with_rows
 from tfscale.replicas.all_reduce import replica_id
-from tfscale.replicas.replica_batch import local_replicas, of_replica
-from tfscale.training.step.hand_loops import own_rows
+from tfscale.replicas.replica_batch import local_replicas
 
 # What goes into a loop and what comes out of it have to be of one kind, whether the rows are known or not.
 _UNKNOWN = -1
@@ -33,19 +32,22 @@ class MeansByRows:
     def __init__(self, strategy: tf.distribute.Strategy, run: Callable[..., Any], reduce: Callable[..., Any]):
         self._strategy, self._run, self._reduce = strategy, run, reduce
 
-    def with_rows(self, results: Any, args: Any, kwargs: Any) -> Any:
+    def with_rows(self, results: Any, rows: Sequence[Any], arguments: Any) -> Any:
         """Results that know of how many rows each replica has computed its own, as far as the arguments tell.
 
         They know it outside of the `tf.function`, too, that calls `strategy.run`.
+
+        Args:
+            results: Of `strategy.run`.
+            rows: Of each replica of this process; None where its arguments do not tell.
+            arguments: Those of `strategy.run`.
         """
         if not any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(results)):
             return results
-        here = local_replicas(self._strategy).here
-        rows = [own_rows(*of_replica(self._strategy, (args, kwargs), index)) for index in range(here)]
         if any(each is None for each in rows):
             # What was made of something that knows its rows.
-            known = [rows_of(leaf) for leaf in tf.nest.flatten((args, kwargs))]
-            rows = next(([*each] for each in known if each is not None), [_UNKNOWN] * here)
+            known = [rows_of(leaf) for leaf in tf.nest.flatten(arguments)]
+            rows = next(([*each] for each in known if each is not None), [_UNKNOWN] * len(rows))
         rows = [tf.cast(each, tf.int64) for each in rows]
         return tf.nest.map_structure(lambda leaf: with_rows(leaf, rows), results)
 
