@@ -51,8 +51,11 @@ _ROWS = Slot[LoopRows | None]("rows_of_loop")
 _UNCONVERTED = ("NOT CONVERTIBLE TO TENSOR", "_CountInLoop", "of type 'ReplicaCount'")
 # In a graph, what was made of the number of replicas.
 _COUNTS = "tfscale_counts_of_replicas"
+# Likewise, what was divided by it, and what came of that.
+_PARTS = "tfscale_parts_of_replicas"
 # They hand on what they are given, in another shape or type.
 _HAND_ON = SAME_VALUES | {"BroadcastTo", "Fill", "GatherV2", "Pack", "StridedSlice", "Tile"}
+_ADD_UP = SAME_VALUES | {"AddN", "AddV2", "Mean", "Mul", "MulNoNan", "Neg", "RealDiv", "Sub", "Sum"}
 _ROUND = frozenset(("Ceil", "Floor", "FloorDiv", "FloorMod", "Range", "Rint", "Round"))
 _COMPARE = frozenset(("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "Minimum", "NotEqual", "Sub"))
 
@@ -62,7 +65,7 @@ def in_loop(rows: LoopRows | None) -> Iterator[None]:
     """Says what this thread's replica holds, while it runs a function of a loop by hand."""
     with _ROWS.carrying(rows), contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers):
         try:
-            with _refusing_whole_numbers():
+            with _refusing_whole_numbers(), _refusing_parts_of_parts():
                 yield
         except (TypeError, ValueError) as error:
             said = str(error)
@@ -89,6 +92,30 @@ def _refusing_whole_numbers() -> Iterator[None]:
             if op.type in _HAND_ON and id(op) not in seen:
                 seen.add(id(op))
                 left += op.outputs
+
+
+@contextlib.contextmanager
+def _refusing_parts_of_parts() -> Iterator[None]:
+    """Refuses, in a graph, to divide a loss by the number of replicas that was divided by it already."""
+    yield
+    if tf.executing_eagerly():
+        return
+    divided = tf.compat.v1.get_default_graph().get_collection(_PARTS)
+    parts = {id(part) for _, part in divided}
+    for given, _ in divided:
+        left, seen = [given], set[int]()
+        while left:
+            tensor = left.pop()
+            if id(tensor) in parts:
+                raise ModelError(
+                    "In a function of `strategy.run` a loss is divided by the number of replicas once.\n"
+                    f"Received: {given.name!r}, which is divided by it, and was made of {tensor.name!r}, which was "
+                    "too. Keras's losses divide what they return: leave one division out, or make them with "
+                    "`reduction=None`."
+                )
+            if tensor.op.type in _ADD_UP and id(tensor.op) not in seen:
+                seen.add(id(tensor.op))
+                left += tensor.op.inputs
 
 
 def _noted(count: tf.Tensor) -> tf.Tensor:
@@ -279,7 +306,10 @@ def _divided(value: Any, now: Any) -> Any:
         return value / now
     value = tf.convert_to_tensor(value)
     value = value if value.dtype.is_floating else tf.cast(value, tf.float32)
-    return tf.math.multiply_no_nan(value, now.rows.part(value.dtype))
+    part = tf.math.multiply_no_nan(value, now.rows.part(value.dtype))
+    if tf.is_symbolic_tensor(part):
+        part.graph.add_to_collection(_PARTS, (value, part))
+    return part
 
 
 def _multiplied(value: Any, now: Any) -> Any:

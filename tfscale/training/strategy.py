@@ -40,6 +40,7 @@ from tfscale.replicas.outside import entering_scope
 from tfscale.replicas.packs import Packing, choose_packing
 from tfscale.replicas.replica_count import told
 from tfscale.replicas.xla import refuse_updates_inside_xla
+from tfscale.training.check.loop_numbers import refuse_numbers_apart
 from tfscale.training.check.loop_states import refuse_states_apart
 from tfscale.training.step.distribution import distribute_global_batches, run_loops
 
@@ -316,7 +317,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
             ),
         )
         distribute_global_batches(strategy)
-        run_loops(strategy, refuse_states_apart)
+        run_loops(strategy, _look_at_loop)
     return strategy
 
 
@@ -325,6 +326,11 @@ _IMPLEMENTATIONS = {
     "ring": tf.distribute.experimental.CommunicationImplementation.RING,
     "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
 }
+
+
+def _look_at_loop(strategy: tf.distribute.Strategy, first: int, rows: Sequence[Any], results: Any) -> None:
+    refuse_states_apart(strategy, first, rows)
+    refuse_numbers_apart(strategy, first, rows, results)
 
 
 def _logical_devices() -> list[str]:

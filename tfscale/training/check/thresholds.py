@@ -8,8 +8,8 @@ one with an outlier shows it, or none that is looked at. No number tells that in
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -26,6 +26,26 @@ _BRANCHES = frozenset(("If", "StatelessIf", "Case"))
 _SAYS = frozenset(("Assert", "PrintV2", "Const", "Identity", "NoOp", "Placeholder", "StringFormat"))
 
 
+class Asked(NamedTuple):
+    """What an operation does to a number, if that is a replica's own."""
+
+    number: Any
+    """A tensor; what has an axis of rows is none."""
+    place: int
+    """Which of the operation's tensors it is."""
+    beside: Any = None
+    """Another one that has to be a replica's own as well; None where it does not matter."""
+    lengths: tuple[int | None, ...] | None = None
+    """Those that may be of an axis of rows, if not all of the tensor's."""
+
+    @property
+    def shape(self) -> tuple[int | None, ...] | None:
+        """Lengths that must not be of rows; None where nobody knows."""
+        if self.lengths is not None or self.number.shape.rank is None:
+            return self.lengths
+        return tuple(self.number.shape)
+
+
 def decided_apart(
     strategy: tf.distribute.Strategy, first: int, results: Any, sizes: Collection[int | None]
 ) -> list[str]:
@@ -40,16 +60,37 @@ def decided_apart(
         results: What its `run` returned.
         sizes: For how many rows it was traced, by each replica; None for any number.
     """
+    return taken_apart(strategy, first, results, sizes, goes_by)
+
+
+def taken_apart(
+    strategy: tf.distribute.Strategy,
+    first: int,
+    results: Any,
+    sizes: Collection[int | None],
+    asks: Callable[[Any], list[Asked]],
+) -> list[str]:
+    """As `decided_apart`, of operations of any kind.
+
+    Args:
+        strategy: As there.
+        first: As there.
+        results: As there.
+        sizes: As there.
+        asks: Of which numbers an operation makes what no sum over the replicas makes good.
+    """
     walk = ReplicaWalk(strategy)
-    asked = _asked(walk, Frame(tf.compat.v1.get_default_graph()), _tensors(strategy, results), first)
-    shapes: dict[str, list[tuple[int, ...]]] = {}
-    for name, _, tensor in asked:
-        shapes.setdefault(_without_replica(name), []).append(tuple(tensor.shape))
+    asked = _asked(walk, Frame(tf.compat.v1.get_default_graph()), _tensors(strategy, results), asks, first)
+    shapes: dict[tuple[str, int], list[Any]] = {}
+    for name, _, each in asked:
+        shapes.setdefault((_without_replica(name), each.place), []).append(each.shape)
     return sorted(
         {
             name
-            for name, frame, tensor in asked
-            if not may_have_rows(shapes[_without_replica(name)], sizes) and walk.may_differ_by_rows(frame, tensor)
+            for name, frame, each in asked
+            if not may_have_rows(shapes[_without_replica(name), each.place], sizes)
+            and walk.may_differ_by_rows(frame, each.number)
+            and (each.beside is None or walk.may_differ_by_rows(frame, each.beside))
         }
     )
 
@@ -81,50 +122,57 @@ def _tensors(strategy: tf.distribute.Strategy, results: Any) -> list[Any]:
     return [each for each in flat if tf.is_symbolic_tensor(each)]
 
 
-def _asked(walk: ReplicaWalk, frame: Frame, results: Sequence[Any], first: int = 0) -> list[tuple[str, Frame, Any]]:
+def _asked(
+    walk: ReplicaWalk, frame: Frame, results: Sequence[Any], asks: Callable[[Any], list[Asked]], first: int = 0
+) -> list[tuple[str, Frame, Asked]]:
     """(name of an operation, the frame it is in, a number by which it goes)."""
     operations = frame.graph.get_operations()[first:]
-    used = _used(operations, results)
+    used = _used(walk, frame, operations, results)
     found = []
     for op in operations:
         if op.name not in used:
             continue
-        found += [(op.name, frame, tensor) for tensor in _goes_by(op) if _is_of_no_row(tensor)]
+        found += [(op.name, frame, each) for each in asks(op) if each.shape is not None and None not in each.shape]
         if op.type in LOOPS:
             continue
         bodies = walk.bodies(op, frame)
         if op.type in _BRANCHES and not all(map(_only_says, bodies)):
-            found.append((op.name, frame, op.inputs[0]))
+            found.append((op.name, frame, Asked(op.inputs[0], 0)))
         for body in bodies:
-            found += _asked(walk, body, body.graph.outputs)
+            found += _asked(walk, body, body.graph.outputs, asks)
     return found
 
 
-def _used(operations: Sequence[Any], results: Sequence[Any]) -> set[str]:
-    """Names of those of which results are made, or what has an effect."""
+def _used(walk: ReplicaWalk, frame: Frame, operations: Sequence[Any], results: Sequence[Any]) -> set[str]:
+    """Names of those of which results are made, or what has an effect; what is only said or asserted has none."""
     left = [each.op for each in results]
-    left += [op for op in operations if op.op_def.is_stateful and not only_reads(op)]
+    for op in operations:
+        bodies = walk.bodies(op, frame)
+        only_says = op.type in _SAYS or (bodies and all(map(_only_says, bodies)))
+        if op.op_def.is_stateful and not only_reads(op) and not only_says:
+            left.append(op)
     used = set()
     while left:
         op = left.pop()
         if op.name not in used:
             used.add(op.name)
             left += [each.op for each in op.inputs]
-            left += op.control_inputs
+            left += [each for each in op.control_inputs if each.type not in _SAYS]
     return used
 
 
-def _goes_by(op: Any) -> list[Any]:
+def goes_by(op: Any) -> list[Asked]:
+    """By which numbers an operation decides what becomes of something."""
     if op.type in _BENT:
-        return [each for each in op.inputs if each.dtype.is_floating]
+        return floating_inputs(op)
     if op.type in _CHOICES or (op.type == "Cast" and op.inputs[0].dtype.is_bool):
-        return [op.inputs[0]]
+        return [Asked(op.inputs[0], 0)]
     return []
 
 
-def _is_of_no_row(tensor: Any) -> bool:
-    """Whether no axis has an open length, as that of the rows has in a trace for any number of them."""
-    return tensor.shape.rank is not None and tensor.shape.is_fully_defined()
+def floating_inputs(op: Any) -> list[Asked]:
+    """All of them."""
+    return [Asked(each, place) for place, each in enumerate(op.inputs) if each.dtype.is_floating]
 
 
 def _without_replica(name: str) -> str:

@@ -71,14 +71,15 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
 
 
 def run_loops(
-    strategy: tf.distribute.Strategy, look_at_loop: Callable[[tf.distribute.Strategy, int, Sequence[Any]], None]
+    strategy: tf.distribute.Strategy, look_at_loop: Callable[[tf.distribute.Strategy, int, Sequence[Any], Any], None]
 ) -> None:
     """Makes `strategy.run` prepare what loops by hand give to it, and `strategy.reduce` take means by rows.
 
     Args:
         strategy: To be changed.
-        look_at_loop: Told of the strategy, of the number of operations that the graph had before and of the rows of
-            each replica of this process, looks at what a function of a loop by hand has become in a graph.
+        look_at_loop: Looks at what a function of a loop by hand has become in a graph; told of the strategy, of the
+            number of operations that the graph had before, of the rows of each replica of this process and of the
+            results.
     """
     run = strategy.run
     means = MeansByRows(strategy, run, strategy.reduce)
@@ -105,7 +106,7 @@ def run_loops(
         if is_by_hand:
             rows = rows_here(strategy, args, kwargs or {})
             if known is not None:
-                look_at_loop(strategy, known, rows)
+                look_at_loop(strategy, known, rows, results)
             results = means.with_rows(results, rows, (args, kwargs))
         model = _calling_model(ON_BATCH)
         if model is None or is_prepared(model):

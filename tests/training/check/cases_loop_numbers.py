@@ -1,0 +1,117 @@
+"""Run in a fresh process: loops by hand, and what they make of sums over their replicas' rows before those are added up.
+
+Of 8 rows on three replicas. Each case is the loss of a step, of the targets and outputs of a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tfscale
+
+_RANDOM = np.random.default_rng(0)
+ROWS, TARGETS = (_RANDOM.normal(size=(8, size)).astype("float32") for size in (5, 2))
+BATCH = len(ROWS)
+Loss = Callable[[Any, Any, Any], Any]
+
+
+def _each(targets: Any, outputs: Any) -> Any:
+    return tf.reduce_mean(tf.square(targets - outputs), axis=-1)
+
+
+def _dice(targets: Any, outputs: Any, replicas: Any) -> Any:
+    chosen = tf.sigmoid(outputs)
+    return -tf.reduce_sum(chosen * targets) / (tf.reduce_sum(chosen) + 9.0) / replicas
+
+
+def _pairs(targets: Any, outputs: Any, replicas: Any) -> Any:
+    each = tf.range(tf.shape(outputs)[0])
+    scores = tf.matmul(outputs, targets, transpose_b=True)
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(each, scores)) / replicas
+
+
+def _weighted(targets: Any, outputs: Any, replicas: Any) -> Any:
+    weights = tf.abs(targets[:, 0])
+    return tf.reduce_sum(weights * _each(targets, outputs)) / tf.reduce_sum(weights) / replicas
+
+
+def _divided_once_more(targets: Any, outputs: Any, replicas: Any) -> Any:
+    return keras.losses.MeanSquaredError()(targets, outputs) / replicas
+
+
+BENT: dict[str, Loss] = {
+    "a root of a mean": lambda y, z, n: tf.sqrt(tf.reduce_mean(_each(y, z))) / n,
+    "a logarithm of a mean": lambda y, z, n: tf.math.log(tf.reduce_mean(_each(y, z))) / n,
+    "a mean by weights": _weighted,
+    "a quotient of sums": _dice,
+    "a product of means": lambda y, z, n: tf.reduce_mean(_each(y, z)) * tf.reduce_mean(tf.abs(z)) / n,
+    "a variance over the batch": lambda y, z, n: -tf.reduce_mean(tf.math.reduce_variance(z, axis=0)) / n,
+    "rows of which their mean is taken": lambda y, z, n: tf.reduce_sum(tf.square(z - tf.reduce_mean(z, 0))) / BATCH,
+    "products of units": lambda y, z, n: tf.reduce_sum(tf.square(tf.matmul(z, z, transpose_a=True))) / BATCH,
+    "pairs of rows": _pairs,
+    "the largest of the batch": lambda y, z, n: tf.reduce_max(_each(y, z)) / n,
+    "a limited mean": lambda y, z, n: tf.maximum(tf.reduce_mean(_each(y, z)), 0.1) / n,
+}
+TWICE: dict[str, Loss] = {
+    "a loss of Keras": _divided_once_more,
+    "a mean": lambda y, z, n: 0.5 * (tf.reduce_mean(_each(y, z)) / n) / n,
+}
+SUMS: dict[str, Loss] = {
+    "a mean": lambda y, z, n: tf.reduce_mean(_each(y, z)) / n,
+    "a loss of Keras": lambda y, z, n: keras.losses.MeanSquaredError()(y, z),
+    "two losses": lambda y, z, n: keras.losses.MeanSquaredError()(y, z) + tf.reduce_mean(tf.abs(z)) / n,
+    "a root of each row": lambda y, z, n: tf.reduce_sum(tf.sqrt(1.0 + _each(y, z))) / BATCH,
+    "a quotient in each row": lambda y, z, n: tf.nn.compute_average_loss(keras.losses.cosine_similarity(y, z)),
+    "a scalar beside each row": lambda y, z, n: tf.reduce_mean(_each(y, z) + tf.reduce_mean(tf.square(z))) / n,
+    "a difference of means": lambda y, z, n: (tf.reduce_mean(z[:, 0]) - tf.reduce_mean(_each(y, z))) / n,
+    "the largest in each row": lambda y, z, n: tf.reduce_mean(tf.reduce_max(z, axis=1)) / n,
+    "of all rows": lambda y, z, n: tf.sqrt(tf.reduce_mean(tfscale.gather_rows(_each(y, z)))) / n,
+}
+
+
+def found() -> dict[str, str | float]:
+    """Of each case the error; or by how much its step is not that of one replica."""
+    tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    cases = {"bent": BENT, "twice": TWICE, "sums": SUMS}
+    return {f"{kind}: {name}": _found(dp, loss) for kind, losses in cases.items() for name, loss in losses.items()}
+
+
+def _found(dp: Any, loss: Loss) -> str | float:
+    start = np.linspace(-1, 1, 10, dtype="float32").reshape(5, 2)
+    with dp.scope():
+        kernel = tf.Variable(start)
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build([kernel])
+
+    def gradient_of(x: Any, y: Any, replicas: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = loss(y, tf.tanh(tf.matmul(x, kernel)), replicas)
+        return tape.gradient(value, kernel)
+
+    def step(x: Any, y: Any) -> None:
+        optimizer.apply([gradient_of(x, y, dp.strategy.num_replicas_in_sync)], [kernel])
+
+    @tf.function
+    def call(x: Any, y: Any) -> None:
+        dp.strategy.run(step, args=(x, y))
+
+    batches = tf.data.Dataset.from_tensor_slices((ROWS, TARGETS)).batch(BATCH)
+    (batch,) = dp.strategy.experimental_distribute_dataset(batches)
+    try:
+        call(*batch)
+    except tfscale.ModelError as error:
+        return str(error)
+    outputs = tf.Variable(start)
+    with tf.GradientTape() as tape:
+        value = _on_one(loss, outputs)
+    return float(np.abs(kernel.numpy() - (start - 0.1 * tape.gradient(value, outputs))).max())
+
+
+def _on_one(loss: Loss, kernel: Any) -> Any:
+    return loss(tf.constant(TARGETS), tf.tanh(tf.matmul(tf.constant(ROWS), kernel)), 1)

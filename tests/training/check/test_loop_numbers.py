@@ -1,0 +1,26 @@
+"""What a loop by hand makes of its replicas' rows is a part of a sum, or is refused by name."""
+
+import pytest
+
+from tests.processes import run_case
+from tests.training.check.cases_loop_numbers import BENT, SUMS, TWICE
+
+
+@pytest.fixture(scope="module")
+def found():
+    return run_case("tests.training.check.cases_loop_numbers:found", timeout_s=300)
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_what_is_no_sum_is_refused(found, name):
+    assert "must be a part of a sum" in found[f"bent: {name}"]
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_what_is_divided_twice_is_refused(found, name):
+    assert "divided by the number of replicas once" in found[f"twice: {name}"]
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_what_is_a_sum_is_that_of_one_replica(found, name):
+    assert found[f"sums: {name}"] < 1e-6
