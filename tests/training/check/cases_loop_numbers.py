@@ -1,4 +1,4 @@
-"""Run in a fresh process: loops by hand, and what they make of sums over their replicas' rows before those are added up.
+"""Run in a fresh process: loops by hand, and what they make of sums over their replicas' rows before these are added.
 
 Of 8 rows on three replicas. Each case is the loss of a step, of the targets and outputs of a layer.
 """
