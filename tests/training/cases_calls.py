@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -231,29 +232,53 @@ def distributed_by_the_user(num_replicas: int, how: str) -> dict[str, Any]:
 
 def batch_size_left_out(num_replicas: int) -> tuple[list[str], int]:
     """What the log says of calls of `fit` without a batch size, and of one with; in how many batches it evaluates."""
-    said: list[str] = []
     _tell_batch_size.cache_clear()
+    model = _compiled(made(num_replicas))
+    seen: list[int] = []
+    counting = keras.callbacks.LambdaCallback()
+    counting.on_test_batch_end = lambda batch, logs=None: seen.append(batch)
+    with _warnings_of("tfscale.training.call.call_data") as said:
+        model.fit(X, LABELS, verbose=0)
+        model.fit(X, LABELS, verbose=0)
+        model.fit(X, LABELS, batch_size=GLOBAL_BATCH, verbose=0)
+        model.evaluate(X, LABELS, verbose=0, callbacks=[counting])
+    return said, len(seen)
+
+
+def generator_again(num_replicas: int) -> list[list[str]]:
+    """What the log says of calls with a generator: the first, one with another generator, one with the first again."""
+
+    def batches() -> Any:
+        while True:
+            yield X[:GLOBAL_BATCH], LABELS[:GLOBAL_BATCH]
+
+    model = _compiled(made(num_replicas))
+    first, found = batches(), []
+    for each in (first, batches(), first):
+        with _warnings_of("tfscale.training.call.call_data") as said:
+            model.fit(each, steps_per_epoch=2, shuffle=False, verbose=0)
+        found.append(said)
+    return found
+
+
+@contextlib.contextmanager
+def _warnings_of(name: str) -> Iterator[list[str]]:
+    """What a part of tfscale says meanwhile."""
+    said: list[str] = []
 
     class _Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             said.append(record.getMessage())
 
-    handler = _Handler()
-    log = logging.getLogger("tfscale.training.call.call_data")
+    handler, log = _Handler(), logging.getLogger(name)
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.WARNING)
-    model = _compiled(made(num_replicas))
-    model.fit(X, LABELS, verbose=0)
-    model.fit(X, LABELS, verbose=0)
-    model.fit(X, LABELS, batch_size=GLOBAL_BATCH, verbose=0)
-    seen: list[int] = []
-    counting = keras.callbacks.LambdaCallback()
-    counting.on_test_batch_end = lambda batch, logs=None: seen.append(batch)
-    model.evaluate(X, LABELS, verbose=0, callbacks=[counting])
-    log.setLevel(level)
-    log.removeHandler(handler)
-    return said, len(seen)
+    try:
+        yield said
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
 
 
 class Shuffled(keras.utils.PyDataset):

@@ -32,7 +32,7 @@ def result_of():
     calls += [(f"{CASES}:small_batch_in_any_place", (N, kind)) for kind in SHUFFLED]
     calls += [(f"{CASES}:callback_list", (N, recovery)) for recovery in (True, False)]
     names = ("unseen_data", "recovers", "accumulators_are_settled", "watch_with_validation", "watch_of_a_failed_fit")
-    names += ("callback_with_a_close_of_its_own", "error_of_tensorflow", "batch_size_left_out")
+    names += ("callback_with_a_close_of_its_own", "error_of_tensorflow", "batch_size_left_out", "generator_again")
     calls += [(f"{CASES}:{name}", (N,)) for name in names]
     results = run_together(plain) | run_together(calls)
 
@@ -108,6 +108,12 @@ def test_data_that_the_user_distributed(result_of, how):
     _same(found["weights"], expected["weights"])
     for name, values in expected["history"].items():
         np.testing.assert_allclose(found["history"][name], values, rtol=1e-4)
+
+
+def test_log_says_that_a_generator_was_read_before(result_of):
+    *before, (again,) = result_of("generator_again", N)
+    assert before == [[], []]
+    assert again.startswith("fit: the generator 'batches' was read by a call before, and read ahead")
 
 
 def test_log_says_which_batch_is_used(result_of):

@@ -40,7 +40,7 @@ from tfscale.replicas.failures import failing_together
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.xla import would_compile
 from tfscale.training.call.building import RowsRehearsal, build_for
-from tfscale.training.call.call_data import suit_batch, use_views
+from tfscale.training.call.call_data import suit_batch, take_data
 from tfscale.training.call.call_errors import freeing_when_python_ends, naming_errors
 from tfscale.training.call.frozen import forget_functions, note_trained
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
@@ -379,7 +379,7 @@ class ModelMethods:
 
     def _call(self, name: str, method: Callable[..., Any], given: CallArguments) -> Any:
         self._suit_data(name, given)
-        use_views(given)
+        take_data(name, given, self._strategy)
         if name != "predict":
             self._calls.begin_call(self._model, name, given)
         suit_batch(name, given, self._global_batch, self._strategy)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import types
+import weakref
 from typing import Any
 
 import keras
@@ -12,21 +14,47 @@ import tensorflow as tf
 from tfscale.data.dataset import GlobalDataset, OwnBatches
 from tfscale.data.drawing import drawing_again
 from tfscale.errors import DataError
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import GlobalBatches
 from tfscale.training.step.call_arguments import CallArguments
 from tfscale.training.step.distribution import ExpectedBatch, check_first_batches, expect_global_batch
 
 _log = logging.getLogger(__name__)
 _BATCH_OF_KERAS = 32
+_GENERATORS = Fact[weakref.WeakSet[Any]](ReplicaGroup, "generators", lambda read: f"{len(read)} read by a call")
 
 
-def use_views(given: CallArguments) -> None:
-    """Puts what Keras recognises as data in the place of what tfscale, or its strategy, made of them."""
-    for name in ("x", "validation_data"):
-        if isinstance(given.get(name), GlobalBatches | OwnBatches):
-            given[name] = given[name].undistributed
-        if isinstance(given.get(name), GlobalDataset):
-            given[name] = given[name].as_tf_data()
+def take_data(name: str, given: CallArguments, strategy: tf.distribute.Strategy) -> None:
+    """Puts what Keras recognises as data in the place of what tfscale, or its strategy, made of them.
+
+    Args:
+        name: Of the method that is called.
+        given: Its arguments.
+        strategy: Of the model.
+    """
+    for argument in ("x", "validation_data") if name == "fit" else ("x",):
+        _warn_of_generator(name, given.get(argument), strategy)
+    for argument in ("x", "validation_data"):
+        if isinstance(given.get(argument), GlobalBatches | OwnBatches):
+            given[argument] = given[argument].undistributed
+        if isinstance(given.get(argument), GlobalDataset):
+            given[argument] = given[argument].as_tf_data()
+
+
+def _warn_of_generator(name: str, data: Any, strategy: tf.distribute.Strategy) -> None:
+    """Warns of a Python generator that a call before has read, and read ahead."""
+    if not isinstance(data, types.GeneratorType):
+        return
+    read = _GENERATORS.ensure(strategy, weakref.WeakSet())
+    if data in read:
+        _log.warning(
+            "%s: the generator %r was read by a call before, and read ahead; those batches are lost. They are more "
+            "than Keras alone reads ahead, and how many depends on time. For runs that are to be the same, make a new "
+            "one for each call, or take a tf.data.Dataset",
+            name,
+            data.__name__,
+        )
+    read.add(data)
 
 
 def suit_batch(name: str, given: CallArguments, global_batch: int | None, strategy: tf.distribute.Strategy) -> None:
