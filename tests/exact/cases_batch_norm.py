@@ -65,10 +65,10 @@ def moments(num_replicas: int, mean: float, deviation: float) -> dict[str, Any]:
     # The last replica has no rows at all.
     cuts = [0, *np.linspace(7, 50, num_replicas - 1).astype(int), 50]
     parts = [tf.constant(x[a:b]) for a, b in itertools.pairwise(cuts)]
-    values = iter(parts)
-    shares = strategy.experimental_distribute_values_from_function(lambda _: next(values))
 
-    def replica(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def replica() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        index = tf.distribute.get_replica_context().replica_id_in_sync_group
+        rows = tf.identity(parts[int(tf.get_static_value(index))])
         with tf.GradientTape() as tape:
             tape.watch(rows)
             means, variances = global_moments(rows, [0])
@@ -76,9 +76,9 @@ def moments(num_replicas: int, mean: float, deviation: float) -> dict[str, Any]:
             total = tf.reduce_sum(means * [1.0, 2.0, 3.0] + variances) / num_replicas
         return means, variances, tape.gradient(total, rows)
 
-    function = tf.function(lambda rows: strategy.run(replica, args=(rows,)))
-    means, variances, gradients = map(strategy.experimental_local_results, function(shares))
-    graph = function.get_concrete_function(shares).graph
+    function = tf.function(lambda: strategy.run(replica))
+    means, variances, gradients = map(strategy.experimental_local_results, function())
+    graph = function.get_concrete_function().graph
     return {
         "x": x,
         "means": [value.numpy() for value in means],

@@ -23,8 +23,11 @@ def _function():
 def _step(name, own):
     """What a replica does with its rows."""
     x, iterations, table = own, _VARIABLES["iterations"], tf.constant([1.0, -1.0])
-    if name in ("own rows", "no condition"):
-        return tf.cond(tf.reduce_sum(x) > 0, lambda: _sent(x) if name == "own rows" else x[0, 0], lambda: 0.0)
+    if name == "own rows":
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: _sent(x), lambda: 0.0)
+    if name == "no condition":
+        tf.cond(tf.reduce_sum(x) > 0, lambda: x[0, 0], lambda: 0.0)
+        return tf.constant(0.0)
     if name == "own number of rows":
         return tf.cond(tf.reduce_sum(tf.cast(x > 0, tf.int32)) > 1, lambda: _sent(x), lambda: 0.0)
     if name == "own rows inside of a variable's condition":

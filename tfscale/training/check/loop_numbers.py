@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.replicas.made import made_under
 from tfscale.training.check.thresholds import Asked, floating_inputs, goes_by, taken_apart
 
 _CURVED = {
@@ -45,7 +46,8 @@ def refuse_numbers_apart(strategy: tf.distribute.Strategy, first: int, rows: Seq
     if any(each is None for each in rows):
         return
     sizes = {each if isinstance(each, int) else None for each in rows}
-    names = taken_apart(strategy, first, results, sizes, functools.partial(_bends, sizes))
+    weights = {tuple(each.shape) for each in made_under(strategy).variables if each.trainable}
+    names = taken_apart(strategy, first, results, sizes, functools.partial(_bends, sizes, weights))
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise ModelError(
@@ -58,8 +60,8 @@ def refuse_numbers_apart(strategy: tf.distribute.Strategy, first: int, rows: Seq
         )
 
 
-def _bends(sizes: Collection[int | None], op: Any) -> list[Asked]:
-    """Of which numbers an operation is not linear, in a step for these numbers of rows."""
+def _bends(sizes: Collection[int | None], weights: Collection[tuple[int | None, ...]], op: Any) -> list[Asked]:
+    """Of which numbers an operation is not linear, in a step for these numbers of rows and shapes of weights."""
     if op.type in _CURVED:
         return floating_inputs(op)
     if op.type in _QUOTIENTS:
@@ -72,7 +74,8 @@ def _bends(sizes: Collection[int | None], op: Any) -> list[Asked]:
     if op.type in _PRODUCTS or op.type in _SUMS:
         one, other = op.inputs
         if op.type in _SUMS:
-            return [*_centre(sizes, op, 0), *_centre(sizes, op, 1)]
+            pairs = (Asked(one, 0, other, lengths=()), Asked(other, 1, one, lengths=()))
+            return [each for each in pairs if _is_centre(sizes, weights, op, each)]
         found = [Asked(one, 0, other), Asked(other, 1, one)]
         if op.type == "MatMul" and one.shape.rank:
             # Over another axis than that of the rows, of which either side has one, it is of pairs of rows.
@@ -81,14 +84,16 @@ def _bends(sizes: Collection[int | None], op: Any) -> list[Asked]:
     return goes_by(op)
 
 
-def _centre(sizes: Collection[int | None], op: Any, place: int) -> list[Asked]:
-    """What is added to all rows, or taken from them, as their mean is; nothing that is a part of a sum is.
+def _is_centre(
+    sizes: Collection[int | None], weights: Collection[tuple[int | None, ...]], op: Any, asked: Asked
+) -> bool:
+    """Whether it is added to all rows, or taken from them, as their mean is; nothing that is a part of a sum is.
 
-    A scalar that is added to the loss of each example is such a part.
+    A scalar that is added to the loss of each example is such a part. Gradients, which have the shape of a weight, may
+    as well be centred before they are added up as after it.
     """
-    number, rows = op.inputs[place], op.inputs[1 - place]
-    if number.shape.rank is None or not rows.shape.rank or rows.shape[0] not in sizes:
-        return []
-    is_for_all = number.shape.rank < rows.shape.rank or (number.shape[0] == 1 and rows.shape[0] != 1)
-    is_meant = number.shape.rank > 0 or op.type == "Sub"
-    return [Asked(number, place, rows, lengths=())] if is_for_all and is_meant else []
+    number, rows = asked.number.shape, asked.beside.shape
+    if number.rank is None or not rows.rank or rows[0] not in sizes or tuple(rows) in weights:
+        return False
+    is_for_all = number.rank < rows.rank or (number[0] == 1 and rows[0] != 1)
+    return bool(is_for_all and (number.rank > 0 or op.type == "Sub"))
