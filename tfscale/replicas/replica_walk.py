@@ -60,6 +60,8 @@ class Frame(NamedTuple):
     outer: Frame | None = None
 
 
+# A graph, the call of it, an operation and which of its results, by identities and names.
+_Place = tuple[int, int, str, int]
 _Behind = Callable[[Frame, Any], "list[tuple[Frame, Any]] | None"]
 
 
@@ -75,13 +77,17 @@ class ReplicaWalk:
         self._differing_variables = {
             id(copy.handle)
             for variable in (() if are_alike else made_under(strategy).variables)
-            if getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ
+            if is_read_together(variable)
             for copy in strategy.experimental_local_results(variable)
         }
         # By what they are of, which they keep alive: its identity is not given to anything else.
         self._frames: dict[tuple[int, str, str], Any] = {}
+        # What was found to be equal, by either question, so that no part of a step is searched for each of its numbers.
+        self._equal: set[_Place] = set()
+        self._equal_by_rows: set[_Place] = set()
         self._sends: dict[int, tuple[Any, collections.Counter[str]]] = {}
         self._straight: dict[int, Any] = {}
+        self._captures: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._marked: dict[tuple[int, str], tuple[Any, set[int]]] = {}
 
     def operations(
@@ -106,7 +112,7 @@ class ReplicaWalk:
             if frame.outer is not None:
                 ((frame, tensor), *_) = self._outside(frame, tensor) or [(frame, None)]
                 continue
-            tensor = captured_from_outside(frame.graph).get(tensor.op.name)
+            tensor = self._captured(frame.graph).get(tensor.op.name)
             if tf.is_symbolic_tensor(tensor):
                 frame = Frame(tensor.graph)
         return tensor
@@ -151,18 +157,18 @@ class ReplicaWalk:
 
     def may_differ(self, frame: Frame, tensor: Any) -> bool:
         """Whether a tensor may have another value on another replica."""
-        return self._may_differ(frame, tensor, self._behind)
+        return self._may_differ(frame, tensor, self._behind, self._equal)
 
     def may_differ_by_rows(self, frame: Frame, tensor: Any) -> bool:
         """Whether it may because the numbers in the rows do, and not for how many they are, or by what is drawn."""
-        return self._may_differ(frame, tensor, self._rows_behind)
+        return self._may_differ(frame, tensor, self._rows_behind, self._equal_by_rows)
 
-    def _may_differ(self, frame: Frame, tensor: Any, behind_of: _Behind) -> bool:
-        left, seen = [(frame, tensor)], set()
+    def _may_differ(self, frame: Frame, tensor: Any, behind_of: _Behind, equal: set[_Place]) -> bool:
+        left, seen = [(frame, tensor)], set[_Place]()
         while left:
             frame, tensor = left.pop()
-            place = id(frame.graph), tensor.op.name, tensor.value_index
-            if place in seen:
+            place = id(frame.graph), id(frame.call), tensor.op.name, tensor.value_index
+            if place in seen or place in equal:
                 continue
             seen.add(place)
             if self._is_marked(frame, tensor, _EQUAL):
@@ -171,6 +177,7 @@ class ReplicaWalk:
             if behind is None:
                 return True
             left += behind
+        equal |= seen
         return False
 
     def _is_marked(self, frame: Frame, tensor: Any, name: str) -> bool:
@@ -223,7 +230,7 @@ class ReplicaWalk:
                 return [(frame.outer, frame.call.inputs[index + (frame.call.type not in _CALLS)])]
             body = self._bodies(frame.call, frame.outer)["body"]
             return [(frame.outer, frame.call.inputs[index]), (body, body.graph.outputs[index])]
-        captured = captured_from_outside(frame.graph)
+        captured = self._captured(frame.graph)
         if tensor.op.name not in captured:
             # An argument of the function around `strategy.run`, or a loop variable there: of all its replicas.
             return []
@@ -231,6 +238,11 @@ class ReplicaWalk:
         if tf.is_symbolic_tensor(outside):
             return [(Frame(outside.graph), outside)]
         return None if id(outside) in self._differing_variables else []
+
+    def _captured(self, graph: Any) -> dict[str, Any]:
+        if id(graph) not in self._captures:
+            self._captures[id(graph)] = graph, captured_from_outside(graph)
+        return self._captures[id(graph)][1]
 
     def _bodies(self, op: Any, frame: Frame) -> dict[str, Frame]:
         """The functions that an operation calls, by the names or numbers of its branches."""
@@ -256,3 +268,8 @@ def is_collective(op: Any) -> bool:
 def only_reads(op: Any) -> bool:
     """Whether an operation with a state changes nothing that others see: it reads a variable."""
     return op.type in _READERS or op.type == "Placeholder"
+
+
+def is_read_together(variable: Any) -> bool:
+    """Whether what its copies hold is added up or averaged where it is read."""
+    return bool(getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ)

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.replicas.made import made_under
-from tfscale.replicas.replica_walk import Frame, ReplicaWalk
+from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_read_together
 
 _SETS = frozenset(("AssignVariableOp",))
-_CHANGES = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
+# They leave the old value in the new one.
+CHANGES = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
 
 
 class Assigned(NamedTuple):
@@ -75,7 +76,7 @@ def last_values(
     }
     made_of: dict[int, list[Assigned]] = {}
     for op, frame, decisions in walk.operations(Frame(tf.compat.v1.get_default_graph()), first):
-        if op.type not in _SETS and op.type not in _CHANGES:
+        if op.type not in _SETS and op.type not in CHANGES:
             continue
         handle = id(walk.eager_tensor(frame, op.inputs[0]))
         if handle in by_handle:
@@ -90,8 +91,3 @@ def of_no_optimizer(strategy: tf.distribute.Strategy) -> list[Any]:
     made = made_under(strategy)
     of_optimizers = {id(each.value) for optimizer in made.optimizers for each in optimizer.variables}
     return [each for each in made.variables if id(each) not in of_optimizers]
-
-
-def is_read_together(variable: Any) -> bool:
-    """Whether what its copies hold is added up or averaged where it is read."""
-    return bool(getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ)

@@ -15,10 +15,15 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.exact.randomness import seed_generators
 from tfscale.replicas.made import made_under
-from tfscale.replicas.replica_walk import Frame, ReplicaWalk
-from tfscale.training.check.assignments import Assigned, LastValue, is_read_together, last_values, of_no_optimizer
+from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_read_together
+from tfscale.training.check.assignments import (
+    CHANGES,
+    Assigned,
+    LastValue,
+    last_values,
+    of_no_optimizer,
+)
 
-_CHANGES = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
 _SUMS = frozenset(("AddN", "AddV2", "Sub"))
 _PASSES_ON = frozenset(("Cast", "Identity"))
 _COUNTER = (
@@ -114,7 +119,7 @@ def _number_added(last: LastValue) -> Any:
     for each in last.made_of:
         if each.by is None:
             continue
-        if each.by.type in _CHANGES:
+        if each.by.type in CHANGES:
             terms = [each.value]
         elif each.value.op.type in _SUMS:
             terms = list(each.value.op.inputs)
@@ -154,7 +159,7 @@ def _adds_own(walk: ReplicaWalk, last: LastValue) -> bool:
 
 
 def _adds_to(walk: ReplicaWalk, assigned: Assigned, variable: Any) -> bool:
-    if assigned.by.type in _CHANGES:
+    if assigned.by.type in CHANGES:
         return True
     if assigned.value.op.type not in _SUMS:
         return not walk.may_differ(assigned.frame, assigned.value)
@@ -169,7 +174,7 @@ def _reads(walk: ReplicaWalk, frame: Frame, op: Any, variable: Any) -> bool:
 
 def _is_made_of(walk: ReplicaWalk, assigned: Assigned, variable: Any) -> bool:
     """Whether it is a value to which a copy of the variable itself went."""
-    if assigned.by is None or assigned.by.type in _CHANGES:
+    if assigned.by is None or assigned.by.type in CHANGES:
         return False
     left, seen = [assigned.value], set()
     while left:
