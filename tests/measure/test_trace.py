@@ -57,3 +57,15 @@ def test_one_step_of_so_many_costs_half_a_hundredth(cost, every):
         calls += 1
     assert chooser.every == every
     assert calls == 26
+
+
+@pytest.mark.parametrize(
+    ("step_s", "every"),
+    # Of 0.9 %, 40 us of 20 ms are 0.2, and half a hundredth is the most; of 8 ms 0.5; of 5 ms 0.8; of 1 ms 4.
+    [(0.02, 200), (0.008, 250), (0.005, 1000), (0.001, 1000)],
+)
+def test_what_is_in_every_step_is_taken_from_what_may_be_measured(step_s, every):
+    chooser = EveryChooser(fixed_s=40e-6)
+    while chooser.every is None:
+        chooser.add(step_s * (2.0 if chooser.measures_next else 1.0))
+    assert chooser.every == every

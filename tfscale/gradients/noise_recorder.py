@@ -93,7 +93,6 @@ class NoiseRecorder:
             self._pending = _own(tf.zeros([_FIRST_GROUP + len(self.groups)]))
             self._rows = _own(tf.zeros([CAPACITY, len(Row._fields) + 2 * len(self.groups)], tf.float64))
             self._num_rows = _own(tf.constant(0, tf.int64))
-            self._updates = _own(tf.constant(0, tf.int64))
             self._seen = _own(tf.constant(0.0, tf.float64))
 
     @property
@@ -106,7 +105,7 @@ class NoiseRecorder:
         Args:
             every: Measures one update of so many; `OFF` for none.
         """
-        for variable in (self._pending, self._num_rows, self._updates, self._seen):
+        for variable in (self._pending, self._num_rows, self._seen):
             for copy in self._strategy.experimental_local_results(variable):
                 copy.assign(tf.zeros_like(copy))
         self.measure_every(every)
@@ -142,8 +141,11 @@ class NoiseRecorder:
 
     def is_due(self) -> tf.Tensor:
         """Whether the update at hand is measured."""
-        every = self._every.read_value()
-        return (every > 0) & tf.equal(tf.convert_to_tensor(self._updates) % tf.maximum(every, 1), 0)
+        model, every = self._model(), self._every.read_value()
+        if model is None:
+            return tf.constant(False)
+        updates = tf.cast(tf.convert_to_tensor(micro_step_counter(innermost(model.optimizer)).value), tf.int64)
+        return (every > 0) & tf.equal(updates % tf.maximum(every, 1), 0)
 
     def note_shard(self, gradients: Sequence[Any], weight: Any, factor: Any, share: Share, *, is_first: bool) -> None:
         """Notes the gradients of one shard.
@@ -200,7 +202,6 @@ class NoiseRecorder:
             return tf.constant(0)
 
         _when(self.is_due(), note)
-        self._updates.assign_add(1)
 
     def note_total(self, updater: keras.optimizers.Optimizer, gradients: Sequence[Any], factor: Any) -> None:
         """Notes the gradients of the global batch, and keeps what was measured of this update.
@@ -224,7 +225,6 @@ class NoiseRecorder:
             return tf.constant(0)
 
         _when(tf.convert_to_tensor(self._pending)[_STEPS] > 0, note)
-        self._updates.assign_add(1)
 
     def _keep(self, facts: Sequence[Any], moments: Sequence[tf.Tensor]) -> None:
         head = [tf.cast(tf.convert_to_tensor(each), tf.float64) for each in (*facts, *self._loss())]

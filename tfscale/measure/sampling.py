@@ -1,7 +1,8 @@
 """Of how many steps can one be measured, so that it costs no more than a hundredth?
 
-Half of that is for measuring. The other half is for what is in the graph of every step, measured or not, and cannot be
-seen in the run: 30 to 40 microseconds of a processor for each replica.
+Half of that at most is for measuring. The other half is for what is in the graph of every step, measured or not, and
+cannot be seen in the run: some microseconds of a processor for each replica. Where they are more than that half, as a
+step is short, less is left for measuring, and fewer steps are measured.
 """
 
 from __future__ import annotations
@@ -10,10 +11,30 @@ import math
 import statistics
 
 MOST_COST = 0.01
+FIXED_S = 40e-6
+"""Of a processor, in every step of a replica: `python -m benchmarks.noise_cost`."""
 _SAMPLED = MOST_COST / 2
+# What the clock of the run, and the callback's own code, may be off by.
+_SPARE = MOST_COST / 10
+_LEAST_SAMPLED = MOST_COST / 10
 _LEFT_OUT = 2
 _CALLS = 24
 _LONGEST = 1000
+
+
+def fixed_s(num_replicas: int, num_cores: int) -> float:
+    """Seconds that a step takes longer where it can measure, whether it does or not.
+
+    Args:
+        num_replicas: Of this process.
+        num_cores: That it may use; replicas for which there is none wait for one another.
+
+    Example:
+        >>> from tfscale.measure.sampling import fixed_s
+        >>> fixed_s(2, 4), fixed_s(4, 2)
+        (4e-05, 8e-05)
+    """
+    return FIXED_S * math.ceil(num_replicas / num_cores)
 
 
 class EveryChooser:
@@ -21,6 +42,9 @@ class EveryChooser:
 
     The first calls, which make the graph, are left out. Medians of both kinds are compared: other work on the machine
     comes to both.
+
+    Args:
+        fixed_s: Seconds that every step takes longer, measured or not.
 
     Example:
         >>> from tfscale.measure.sampling import EveryChooser
@@ -31,7 +55,8 @@ class EveryChooser:
         4
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fixed_s: float = 0.0) -> None:
+        self._fixed_s = fixed_s
         self.every: int | None = None
         """One step of so many; None until it is chosen."""
         self.cost: float | None = None
@@ -55,4 +80,5 @@ class EveryChooser:
             return
         without, with_it = map(statistics.median, self._times)
         self.cost = max(0.0, with_it / without - 1) if without > 0 else 0.0
-        self.every = min(_LONGEST, max(1, math.ceil(round(self.cost / _SAMPLED, 9))))
+        left = MOST_COST - _SPARE - (self._fixed_s / without if without > 0 else 0.0)
+        self.every = min(_LONGEST, max(1, math.ceil(round(self.cost / min(_SAMPLED, max(_LEAST_SAMPLED, left)), 9))))

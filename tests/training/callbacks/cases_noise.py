@@ -335,8 +335,8 @@ def resumed(directory: str) -> dict[str, Any]:
     """A file that goes on, one that begins anew, and the callbacks of `dp.callbacks` beside one's own."""
     dp, model = make("plain", 2)
     path = Path(directory, "runs", "other.csv")
-    fit(model, [NoiseScale(every=1, path=path)], epochs=1)
-    model.fit(X, Y, batch_size=BATCH, initial_epoch=1, epochs=2, verbose=0, callbacks=[NoiseScale(every=1, path=path)])
+    fit(model, [NoiseScale(every=2, path=path)], epochs=1)
+    model.fit(X, Y, batch_size=BATCH, initial_epoch=1, epochs=2, verbose=0, callbacks=[NoiseScale(every=2, path=path)])
     went_on = path.read_text()
     own, others = NoiseScale(every=2, per_layer=True), dp.callbacks(directory)
     fit(model, [own, *others])

@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 
+from tfscale.cluster.cores import find_cores
 from tfscale.errors import MeasureError, ModelError
 from tfscale.framework.optimizers import micro_step_counter
 from tfscale.gradients.compression.protocol import Compression
@@ -20,11 +21,11 @@ from tfscale.gradients.sending import compression_of
 from tfscale.gradients.updaters import innermost
 from tfscale.measure import NoiseScale as Found
 from tfscale.measure import TraceRow, estimate_noise_scale, step_moments
-from tfscale.measure.sampling import EveryChooser
+from tfscale.measure.sampling import EveryChooser, fixed_s
 from tfscale.recovery.location import find_directory
 from tfscale.recovery.one_call import ClosedByFit
 from tfscale.replicas.agreement import agree_with_chief
-from tfscale.replicas.replica_batch import worker_rank
+from tfscale.replicas.replica_batch import local_replicas, worker_rank
 from tfscale.training.callbacks.noise_file import NoiseFile
 from tfscale.training.step.call_size import steps_of_call
 
@@ -58,7 +59,7 @@ class NoiseScale(ClosedByFit):
 
     Args:
         every: Measures one step of so many. `"auto"` compares the times of the first calls with and without, and takes
-            as many as make it cost no more than 1 %, where a step takes a replica 8 ms or more of a processor's time;
+            as many as make it cost no more than 1 %, where a step takes a replica 4 ms or more of a processor's time;
             what is in every step, measured or not, is a larger part of shorter ones.
         per_layer: Whether to measure each layer too.
         path: Of a CSV file, here or in a store, with a row for each measured step: step, examples so far, v, m, K, n,
@@ -141,7 +142,10 @@ class NoiseScale(ClosedByFit):
             return
         if is_new:
             self.model.make_train_function(force=True)
-        self._chooser, self._chosen = (EveryChooser() if self._every == "auto" else None), None
+        self._chooser = (
+            EveryChooser(fixed_s(local_replicas(strategy).here, len(find_cores()))) if self._every == "auto" else None
+        )
+        self._chosen = None
         self._recorder.begin(1 if self._chooser is not None else self._every)
         self._began_s = self._taken_s = time.perf_counter()
         if self._resumed is not None:
