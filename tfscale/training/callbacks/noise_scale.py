@@ -59,7 +59,7 @@ class NoiseScale(ClosedByFit):
 
     Args:
         every: Measures one step of so many. `"auto"` compares the times of the first calls with and without, and takes
-            as many as make it cost no more than 1 %, where a step takes a replica 4 ms or more of a processor's time;
+            as many as make it cost no more than 1 %, where a step takes a replica 5 ms or more of a processor's time;
             what is in every step, measured or not, is a larger part of shorter ones.
         per_layer: Whether to measure each layer too.
         path: Of a CSV file, here or in a store, with a row for each measured step: step, examples so far, v, m, K, n,
