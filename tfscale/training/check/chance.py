@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.exact.randomness import seed_generators
-from tfscale.exact.terms import Term
+from tfscale.exact.terms import Term, Terms
 from tfscale.gradients.updaters import held_optimizers
 from tfscale.replicas.agreement import any_of_workers
 from tfscale.training.check.check_rows import CheckRows
@@ -61,6 +61,7 @@ class Chance:
     Args:
         model: Prepared, built and compiled.
         strategy: Its strategy.
+        terms: What is known of the terms of the step.
         runs: Of the step, in both forms.
         bytes_per_number: Of the narrowest floating-point numbers with which the model computes.
         what: The step in words, such as "first step of model 'mlp'".
@@ -72,6 +73,7 @@ class Chance:
         self,
         model: keras.Model,
         strategy: tf.distribute.Strategy,
+        terms: Terms,
         runs: TwoRuns,
         bytes_per_number: int,
         what: str,
@@ -79,7 +81,8 @@ class Chance:
         is_eager: bool,
         tells: str,
     ):
-        self._model, self._strategy, self._runs = model, strategy, runs
+        self._model, self._strategy = model, strategy
+        self._terms, self._runs = terms, runs
         self._bytes_per_number = bytes_per_number
         self._what = what
         self._is_eager, self._tells = is_eager, tells
@@ -108,7 +111,15 @@ class Chance:
         """
         # Of several arrays that one optimizer gets, another one may differ most.
         met = _largest_of(differences)
-        is_drawn = self._makes_as_much(self._runs_at_random(rows), met, _ALIKE_AT_RANDOM, reference, before)
+        drawn = self._runs.alone_with_draws(rows.whole)
+        if drawn is not None:
+            own = {term: (ours.if_sum if term in self._terms.sums else ours.if_mean)[term] for term in ours.if_mean}
+            rounding = tolerance_of(self._bytes_per_number)
+            for key in made_by_draws(drawn.if_mean, own, reference.if_mean, slots_of(self._model), rounding):
+                met.pop(key, None)
+        is_drawn = bool(met) and self._makes_as_much(
+            self._runs_at_random(rows), met, _ALIKE_AT_RANDOM, reference, before
+        )
         if any_of_workers(self._strategy, is_drawn):
             self.is_drawn = True
             _log.warning("the %s could not be checked: it draws random numbers%s", self._what, _DRAWN[self._is_eager])
@@ -187,6 +198,42 @@ class Chance:
 def slots_of(model: keras.Model) -> list[str]:
     """Names of the variables of a model's optimizers."""
     return [each.path for optimizer in held_optimizers(model) for each in optimizer.variables]
+
+
+def made_by_draws(
+    drawn: _Records, ours: _Records, reference: _Records, slots: Iterable[str], rounding: float
+) -> set[_Key]:
+    """Kinds and labels of what is nothing but rounding while draws are held still.
+
+    Noise that is the same for every row is normalized to zero, which may be so to the bit: then a rounding of the rows
+    makes nothing, and a sum in another order makes all.
+
+    Args:
+        drawn: What one replica made of numbers that it drew, by term.
+        ours: What the divided step made while they were held still.
+        reference: What one replica made of the same.
+        slots: Names of the variables of optimizers.
+        rounding: This part of what one replica made of what it drew is.
+    """
+    found: set[_Key] = set()
+    updated: set[str] = set()
+    for term, record in reference.items():
+        held_still = max(_size(record), _size(ours.get(term, {})))
+        if held_still <= rounding * _size(drawn.get(term, {})):
+            found.add((term.kind, term.label))
+            updated |= record.keys() if term.kind == "gradients" else set()
+    # What rounding leaves of gradients is in weights, too; an adaptive optimizer makes whole steps of it.
+    names = [*updated, *(name for name in slots if _is_slot_of(name, updated))]
+    return found | {("weight", f"weight {name!r}") for name in names}
+
+
+def _is_slot_of(slot: str, variables: Iterable[str]) -> bool:
+    """Whether an optimizer keeps a variable, such as `"adam/dense_kernel_momentum"`, for some of these."""
+    return any(f"/{name.replace('/', '_')}_" in slot for name in variables)
+
+
+def _size(record: _Arrays) -> float:
+    return max((float(np.max(np.abs(array), initial=0.0)) for array in record.values()), default=0.0)
 
 
 def _largest_of(differences: Iterable[Difference]) -> dict[_Key, float]:

@@ -34,6 +34,7 @@ from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.state import State
 
 _log = logging.getLogger(__name__)
+_WITH_DRAWS = "alone, with draws"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,19 +157,27 @@ class TwoRuns:
         """Runs the step on all rows, on one replica; its weights are changed by this share before."""
         return self._run("alone", rows, shaken_by)
 
+    def alone_with_draws(self, rows: Any) -> Outcome | None:
+        """As `alone`, once it is traced, with numbers that it draws in the place of those that are held still.
+
+        None where it draws nothing.
+        """
+        return self._run(_WITH_DRAWS, rows, 0.0) if _WITH_DRAWS in self._traced else None
+
     def _run(self, name: str, data: Any, shaken_by: float) -> Outcome:
         if name not in self._traced:
             (self.trace_divided if name == "divided" else self.trace_alone)(data)
         call, layout = self._traced[name]
         with self._state.put_back():
-            if name == "alone":
+            is_alone = name != "divided"
+            if is_alone:
                 self._state.collect()
             added = self._state.shake(shaken_by) if shaken_by else {}
             # It is run once or a few times: to optimise its graph would take longer than all of them.
             with without_graph_optimizer():
                 values = [np.asarray(value) for value in call(data)]
-            state = self._state.read(alone=name == "alone")
-            apart = {} if name == "alone" else self._state.apart()
+            state = self._state.read(alone=is_alone)
+            apart = {} if is_alone else self._state.apart()
             kept = self._numbers.read_containers()
         # What was added is nothing that the step has made.
         state |= {name: state[name] - more for name, more in added.items() if name in state}
@@ -194,6 +203,8 @@ class TwoRuns:
         call = silenced(
             concrete, [copy for state in states for copy in self._strategy.experimental_local_results(state)]
         )
+        if function == self._alone and call is not concrete:
+            self._traced[_WITH_DRAWS] = traced, layout
         return (traced if call is concrete else call), layout
 
     def _divided(self, parts: list[ReplicaBatch], layout: list[Any]) -> list[Any]:
