@@ -143,7 +143,7 @@ def _settings(program: Program, options: argparse.Namespace) -> list[Setting]:
     # A strategy that a script makes by itself is one of this machine.
     wanted = (options.workers or program.workers) and not program.has_own_strategy
     if wanted and not (options.no_workers or options.twice):
-        settings.append(Setting(1, workers=2))
+        settings += [Setting(replicas, workers=workers) for workers, replicas in options.jobs_of]
     return [replace(each, float64=options.float64, one_scope=options.one_scope, init=options.init) for each in settings]
 
 
@@ -171,8 +171,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.programs", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="programs, or paths of scripts (default: all programs)")
     parser.add_argument("--replicas", default="1,2,3", type=_numbers, help="replica counts of one process")
-    parser.add_argument("--workers", action="store_true", help="two workers for all programs, not the marked ones only")
-    parser.add_argument("--no-workers", action="store_true", help="two workers for none")
+    parser.add_argument("--workers", action="store_true", help="workers for all programs, not the marked ones only")
+    parser.add_argument("--no-workers", action="store_true", help="workers for none")
+    parser.add_argument(
+        "--jobs-of",
+        default="2",
+        type=_jobs,
+        metavar="W[xR],...",
+        help="how many workers, and replicas of each (default: 2)",
+    )
     parser.add_argument("--float64", action="store_true", help="everything in float64 from the start")
     parser.add_argument(
         "--one-scope", action="store_true", help="the whole script under the scope, what trains as well"
@@ -186,6 +193,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the summaries between the markers of this file")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts to this file")
     return parser
+
+
+def _jobs(text: str) -> list[tuple[int, int]]:
+    """Workers, and replicas of each."""
+    parts = [each.partition("x") for each in text.split(",")]
+    return [(int(workers), int(replicas or 1)) for workers, _, replicas in parts]
 
 
 def _numbers(text: str) -> list[int]:

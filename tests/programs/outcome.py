@@ -22,7 +22,9 @@ class Setting:
     again: bool = False
 
     def __str__(self) -> str:
-        words = [f"{self.workers} workers" if self.workers > 1 else f"N={self.replicas}" if self.replicas else "Keras"]
+        each = f" of {self.replicas}" if self.replicas > 1 else ""
+        alone = f"N={self.replicas}" if self.replicas else "Keras"
+        words = [f"{self.workers} workers{each}" if self.workers > 1 else alone]
         words += [word for word in ("again", "drawn", "float64") if getattr(self, word)]
         return ", ".join(words)
 

@@ -30,7 +30,14 @@ NAMES = (
     "shuffled, times seen",
     "gather_rows in a contrastive loss",
 )
-ON_THREE = ("last batch smaller than N, batch norm", "micro-steps, batch norm synchronised")
+# The copies that the third worker has are found by other arithmetic than those of the second.
+ON_THREE = (
+    "last batch smaller than N, batch norm",
+    "micro-steps, batch norm synchronised",
+    "run_eagerly",
+    "own train_step, loss by hand",
+    "gather_rows in a contrastive loss",
+)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfscale.errors import CallbackError, RecoveryError
 from tfscale.recovery.one_call import listed
+from tfscale.replicas.lone_replica import LoneReplica
 from tfscale.replicas.replica_batch import local_replicas
 
 _WRITE_FILES = (
@@ -148,4 +149,4 @@ def _alone(strategy: tf.distribute.Strategy) -> contextlib.AbstractContextManage
     replicas = local_replicas(strategy)
     if replicas.here == replicas.total:
         return contextlib.nullcontext()
-    return tf.distribute.ReplicaContext(strategy, replica_id_in_sync_group=0)
+    return LoneReplica(strategy)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from tfscale.framework.one_trace import one_trace
+from tfscale.replicas.lone_replica import LoneReplica
 
 
 def one_for_each(num_replicas: int, make: Callable[[], tf.Variable]) -> list[tf.Variable]:
@@ -29,5 +30,7 @@ def own_of(copies: Sequence[tf.Variable], first: int) -> tf.Variable:
     one = one_trace()
     if one is not None:
         return one.own(copies)
-    number = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
-    return copies[int(number) - first]
+    replica = tf.distribute.get_replica_context()
+    if isinstance(replica, LoneReplica):
+        return copies[0]
+    return copies[int(tf.get_static_value(replica.replica_id_in_sync_group)) - first]

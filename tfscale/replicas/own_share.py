@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_number
+from tfscale.replicas.lone_replica import LoneReplica
 from tfscale.replicas.replica_batch import ReplicaBatch, has_rows, num_rows
 from tfscale.replicas.share import Share, in_share, num_replicas
 
@@ -70,5 +71,5 @@ def make_lone_share(num_examples: tf.Tensor) -> Share:
 def as_lone_replica(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Lets this thread run a step on the device of the first replica here as if it computed all rows by itself."""
     device = tf.device(strategy.extended.worker_devices[0])
-    with tf.distribute.ReplicaContext(strategy, 0), device, in_share(make_lone_share(tf.constant(1, tf.int64))):
+    with LoneReplica(strategy), device, in_share(make_lone_share(tf.constant(1, tf.int64))):
         yield

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfscale.exact.randomness import draw_as_first_here
 from tfscale.gradients.double_buffer import at_once
+from tfscale.replicas.lone_replica import LoneReplica
 from tfscale.replicas.made import made_under
 from tfscale.replicas.outside import making_variables_outside
 from tfscale.replicas.own_share import as_lone_replica, make_lone_share
@@ -35,7 +36,7 @@ def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_
         draw_as_first_here(strategy)
         # As one replica that computes everything by itself: nothing is exchanged, not even in what is never run.
         lone = in_share(make_lone_share(tf.constant(1)))
-        with making_variables_outside(strategy), tf.distribute.ReplicaContext(strategy, 0), lone:
+        with making_variables_outside(strategy), LoneReplica(strategy), lone:
             step(data)
 
     with strategy.scope():
