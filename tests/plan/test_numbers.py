@@ -207,6 +207,66 @@ def test_advice_goes_by_the_lower_end_of_the_band():
     assert advise(plan(band), RUN, band).row.global_batch < advise(plan(known(800)), RUN, known(800)).row.global_batch
 
 
+def _wide(critical, numbers, batches, run=None):
+    run = run or Run(steps=500, batch=512, size_bytes=4e6)
+    time = StepTime.fit({8: 0.014, 16: 0.018, 32: 0.026, 64: 0.042})
+    rows = predict(run, critical, time, parse_link("100gbit"), num_replicas=numbers, per_replica_batches=batches)
+    return advise(rows, run, critical), rows
+
+
+def test_advice_compares_with_one_replica_and_not_with_the_batch_of_the_trace():
+    # A trace of 4 replicas with 128 each, and noise of 1200.
+    band = CriticalBatch(300, 1200, 4800, "noise", "")
+    advice, rows = _wide(band, (1, 2, 4, 8, 16), (128,))
+    assert advice.row.global_batch == 128
+    # (1 + 300 / 256) 256 over (1 + 300 / 128) 128.
+    assert "2 would take up to 1.30 times the examples of 1 replica with 128" in advice.sentence
+    assert rows[0].num_replicas == 1
+    # Where one replica is not asked for, with the smallest batch.
+    advice, _ = _wide(known(300), (2, 4, 8), (32, 64))
+    assert advice.row.global_batch == 128
+    assert "at most 1.18 times the examples of 2 replicas with 32" in advice.sentence
+
+
+@pytest.mark.parametrize("numbers", [(1, 2, 4, 8, 16), (4, 8, 16)])
+@pytest.mark.parametrize("batch", [16, 128, 1024])
+@pytest.mark.parametrize("low", [5, 100, 300, 2000])
+def test_from_noise_alone_no_batch_is_advised_above_the_lower_end(numbers, batch, low):
+    band = CriticalBatch(low, 4 * low, 16 * low, "noise", "")
+    advice, rows = _wide(band, numbers, (batch,))
+    smallest = min(row.global_batch for row in rows if row.num_replicas == numbers[0])
+    assert advice.row.global_batch <= max(low, smallest)
+
+
+def test_what_is_above_the_lower_end_is_said():
+    # 192 takes 1.23 times the examples of 128.
+    run = Run(steps=500, batch=511, size_bytes=0)
+    advice, _ = _wide(CriticalBatch(150, 600, 2400, "noise", ""), (2, 3), (64,), run)
+    assert advice.row.global_batch == 128
+    assert "3 would take a batch of 192 or more, above the lower end of the band, 150" in advice.sentence
+    advice, _ = _wide(CriticalBatch(150, 600, 2400, "study", ""), (2, 3), (64,), run)
+    assert "above the lower end" not in advice.sentence
+
+
+def test_one_replica_at_the_batch_of_the_run_has_an_efficiency_of_one():
+    # Fewer than four times: the time of 128 is not known, and that of 256 neither.
+    run = Run(steps=300, batch=128, size_bytes=4e6)
+    band = CriticalBatch(20, 80, 320, "noise", "")
+    noisy = StepTime.fit({16: 0.03, 32: 0.02, 64: 0.06, 512: 0.09})
+    for time in (StepTime.fit({64: 0.04}), noisy):
+        rows = predict(run, band, time, None, num_replicas=[1], per_replica_batches=[64, 256])
+        own, larger = (next(row for row in rows if row.global_batch == batch) for batch in (128, 256))
+        assert own.step_s[0] < own.step_s[1]
+        assert tuple(own.efficiency) == pytest.approx((1, 1, 1))
+        # The same end of the time of a step in both: (1 + B/128) t_128 over (1 + B/256) t_256.
+        ends = [
+            (1 + b / 128) / (1 + b / 256) * time.seconds(128)[end] / time.seconds(256)[end]
+            for b in (20, 320)
+            for end in (0, 1)
+        ]
+        assert (larger.efficiency.low, larger.efficiency.high) == pytest.approx((min(ends), max(ends)))
+
+
 def test_a_slow_network_ends_the_advice():
     advice = advise(plan(known(1e6), Link("1mbit", 125e3, 0.01)), RUN, known(1e6))
     assert advice.row.num_replicas == 1

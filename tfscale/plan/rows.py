@@ -134,7 +134,7 @@ def predict(
         >>> [(row.num_replicas, row.per_replica_batch, round(row.steps.value), round(row.total_s.low)) for row in rows]
         [(1, 32, 400, 40), (4, 8, 400, 23), (4, 32, 175, 18)]
     """
-    one = _seconds(run, critical, step_time, None, 1, round(run.batch))
+    one = step_time.seconds(round(run.batch), run.micro_batch)
     rows = []
     for number in sorted(set(num_replicas)):
         batches = set(per_replica_batches)
@@ -144,7 +144,7 @@ def predict(
             steps, step_s, waiting, total_s = _seconds(run, critical, step_time, link, number, batch)
             examples = steps.times(number * batch)
             cost = None if price_per_hour is None else total_s.times(number * price_per_hour / 3600)
-            efficiency = _efficiency(one[3], total_s, number)
+            efficiency = _efficiency(run, critical, one, step_s, number, batch)
             rows.append(Row(number, batch, steps, examples, step_s, waiting, total_s, cost, efficiency))
     return rows
 
@@ -167,35 +167,57 @@ def _seconds(
     return steps, (low, high), (shares[0], shares[1]), Band(steps.low * low, value, steps.high * high)
 
 
-def _efficiency(one: Band, total: Band, number: int) -> Band:
-    # Both go by the same critical batch, and by the same times: ends belong together only where the steps do.
-    likely = None if one.value is None or total.value is None else one.value / total.value / number
-    ends = sorted((one.low / total.high / number, one.high / total.low / number))
-    return Band(ends[0], likely, ends[1])
+def _efficiency(
+    run: Run, critical: CriticalBatch, one_s: tuple[float, float], step_s: tuple[float, float], number: int, batch: int
+) -> Band:
+    """Of one replica at the run's batch: 1 there, by definition."""
+    factors = [own / several / number for own, several in zip(one_s, step_s, strict=True)]
+
+    def fewer(critical_batch: float) -> float:
+        return steps_at(round(run.batch), run, critical_batch) / steps_at(number * batch, run, critical_batch)
+
+    # Both go by the same critical batch and by the same end of what a step of this device takes.
+    ends = [fewer(each) * factor for each in (critical.low, critical.high) for factor in factors]
+    likely = None
+    if critical.value is not None and math.isclose(*factors):
+        likely = fewer(critical.value) * factors[0]
+    return Band(min(ends), likely, max(ends))
 
 
 def advise(rows: Sequence[Row], run: Run, critical: CriticalBatch) -> Advice:
     """Returns the row to take: the largest number of replicas that wastes no more than a quarter of the examples.
 
-    At the lower end of the band, so never beyond what is known. Each further doubling has to save a quarter of the
-    time or more, at the longer end of what a step may take. A network that is too slow ends it too.
+    Beside those of one replica with the smallest batch of its rows, or of the smallest batch of all where one replica
+    is not among them; the trace's own batch may be large already. At the lower end of the band, so never beyond what
+    is known; from noise alone no larger batch than that end. Each further doubling has to save a quarter of the time or
+    more, at the longer end of what a step may take. A network that is too slow ends it too.
 
     Args:
         rows: As `predict` returns them.
         run: Of which they are.
         critical: By which they are.
     """
-    baseline = run.steps * run.batch
+    of_one = [row for row in rows if row.num_replicas == 1]
+    smallest = min(of_one or rows, key=lambda row: (row.global_batch, row.num_replicas))
+    baseline = _examples_at(smallest, run, critical.low)
+    most_batch = max(critical.low, smallest.global_batch) if critical.source == "noise" else math.inf
     chosen: Row | None = None
     why_not = ""
     for number in sorted({row.num_replicas for row in rows}):
         own = [row for row in rows if row.num_replicas == number]
         frugal = [row for row in own if _examples_at(row, run, critical.low) <= MOST_EXAMPLES * baseline]
+        known = [row for row in frugal if row.global_batch <= most_batch]
         if not frugal:
             least = min(_examples_at(row, run, critical.low) for row in own)
-            why_not = f"{number} would take up to {least / baseline:.2f} times the examples"
+            why_not = f"{number} would take up to {least / baseline:.2f} times the examples of {_each(smallest)}"
             break
-        best = min(frugal, key=lambda row: (_worst_s(row, run, critical), row.per_replica_batch))
+        if not known:
+            least = min(row.global_batch for row in frugal)
+            why_not = (
+                f"{number} would take a batch of {least:g} or more, above the lower end of the band, {critical.low:.3g}"
+            )
+            break
+        best = min(known, key=lambda row: (_worst_s(row, run, critical), row.per_replica_batch))
         if chosen is not None:
             gain = _worst_s(chosen, run, critical) / _worst_s(best, run, critical)
             doublings = math.log2(number / chosen.num_replicas)
@@ -205,16 +227,15 @@ def advise(rows: Sequence[Row], run: Run, critical: CriticalBatch) -> Advice:
                 break
         chosen = best
     if chosen is None:
-        smallest = min(rows, key=lambda row: (_examples_at(row, run, critical.low), row.num_replicas))
         return Advice(smallest, f"None of these is worth its examples at the lower end of the band: {why_not}.")
     waste = _examples_at(chosen, run, critical.low) / baseline
+    compared = "" if chosen is smallest else f", at most {waste:.2f} times the examples of {_each(smallest)}"
     end = f"; {why_not}" if why_not else "; that is the most that was asked for"
-    many = "replica" if chosen.num_replicas == 1 else "replicas"
-    sentence = (
-        f"Take {chosen.num_replicas} {many} with {chosen.per_replica_batch} examples each: "
-        f"{chosen.global_batch} a step, at most {waste:.2f} times the examples of the run{end}."
-    )
-    return Advice(chosen, sentence)
+    return Advice(chosen, f"Take {_each(chosen)} examples each: {chosen.global_batch} a step{compared}{end}.")
+
+
+def _each(row: Row) -> str:
+    return f"{row.num_replicas} {'replica' if row.num_replicas == 1 else 'replicas'} with {row.per_replica_batch}"
 
 
 def _examples_at(row: Row, run: Run, critical: float) -> float:
