@@ -72,3 +72,13 @@ def test_what_is_refused(tmp_path, capsys):
         status, out, err = check(capsys, *argv)
         assert (status, out) == (2, "")
         assert message in err
+
+
+def test_a_run_of_which_nothing_tells_the_model(tmp_path, capsys):
+    runs = [write(tmp_path, "a", batch=32, steps=100), write(tmp_path, "b", batch=64, steps=100)]
+    assert "same model" not in check(capsys, *runs)[1]
+    (tmp_path / "b" / "noise.json").unlink()
+    assert (
+        f"Nothing beside {runs[1] + '/noise.csv'!r} tells whether it is of the same model." in check(capsys, *runs)[1]
+    )
+    assert [row["is_model_known"] for row in json.loads(check(capsys, *runs, "--json")[1])["runs"]] == [True, False]

@@ -134,6 +134,29 @@ def test_two_traces_give_two_step_times(tmp_path, capsys):
     assert "at 2 batches" in out
 
 
+@pytest.mark.parametrize(("other", "refused"), [("sequential_1", False), ("sequential_12", False), ("mlp", True)])
+def test_models_are_compared_without_the_counter_of_keras(other, refused, tmp_path, capsys):
+    paths = [write(tmp_path, "a", model="sequential"), write(tmp_path, "b", model=other)]
+    status, _, err = run(capsys, "--noise", paths[0], "--noise", paths[1], *LINK)
+    assert status == (2 if refused else 0), err
+
+
+def test_a_trace_with_nothing_beside_it_is_said_to_be_of_any_model(tmp_path, capsys):
+    paths = [write(tmp_path, "a"), write(tmp_path, "b")]
+    study = write_study(tmp_path, 100)
+    more = ["--noise", paths[0], "--noise", paths[1], *LINK, "--json"]
+    assert "same model" not in run(capsys, *more)[1]
+    (tmp_path / "b.json").unlink()
+    told = json.loads(run(capsys, *more)[1])["assumptions"]
+    assert [f"nothing beside {paths[1]!r} tells whether it is of the same model" in each for each in told].count(
+        True
+    ) == 1
+    (tmp_path / "a.json").unlink()
+    alone = ["--noise", paths[0], *LINK, "--parameters", "9", "--json"]
+    assert "same model" not in run(capsys, *alone)[1]
+    assert "tells whether it is of the same model" in run(capsys, *alone, "--study", study)[1]
+
+
 REFUSED = {
     "no such file": (["--noise", "{folder}/none.csv"], "A trace must be a file that can be read."),
     "no link": (["--noise", "{good}", "--replicas", "1,2"], "Give --link, such as --link 25gbit."),

@@ -11,7 +11,7 @@ from typing import Any
 from tfscale.errors import MeasureError
 from tfscale.plan.critical_batch import from_noise
 from tfscale.plan.rows import Run, steps_at
-from tfscale.plan.source import Trace, read_all
+from tfscale.plan.source import Trace, of_unknown_model, read_all
 from tfscale.scaling.knob import format_table
 
 # The loss of so many examples of a run is taken together, as a share of the shortest run.
@@ -31,6 +31,7 @@ class Checked:
         seconds: To the loss, with all that the run did besides.
         foretold_steps: The band of the steps; both the first run's own for the first run.
         is_as_foretold: Whether the steps are within; None where the loss was not reached.
+        is_model_known: Whether something beside the trace tells of which model it is.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Checked:
     seconds: float | None
     foretold_steps: tuple[float, float]
     is_as_foretold: bool | None
+    is_model_known: bool
 
 
 def check_runs(paths: Sequence[str], goal: float | None = None) -> tuple[float, list[Checked]]:
@@ -86,7 +88,8 @@ def check_runs(paths: Sequence[str], goal: float | None = None) -> tuple[float, 
         # The first run foretells itself.
         is_within = None if steps is None or place == 0 else ends[0] <= steps <= ends[1]
         band = (ends[0], ends[1])
-        rows.append(Checked(trace.path, trace.replicas, trace.batch, steps, examples, seconds, band, is_within))
+        measured = trace.path, trace.replicas, trace.batch, steps, examples, seconds
+        rows.append(Checked(*measured, band, is_within, is_model_known=bool(trace.told)))
     return loss, rows
 
 
@@ -127,7 +130,9 @@ def answer(paths: Sequence[str], goal: float | None, *, as_json: bool) -> str:
         foretold = "" if row is first else f"{low:.4g} to {high:.4g}: {_verdict(row)}"
         cells.append((row.path, str(row.replicas), f"{row.batch:g}", *_measured(row, first, foretold)))
     note = "Foretold from the noise of run 1 alone: a band. Seconds have all in them that the runs did besides."
-    return f"To a loss of {loss:.4g}:\n\n{format_table(cells[0], cells[1:])}\n\n{note}"
+    unknown = (of_unknown_model(row.path) for row in rows if not row.is_model_known)
+    notes = "\n".join([note, *(f"{each[0].upper()}{each[1:]}." for each in unknown)])
+    return f"To a loss of {loss:.4g}:\n\n{format_table(cells[0], cells[1:])}\n\n{notes}"
 
 
 def _verdict(row: Checked) -> str:

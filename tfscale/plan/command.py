@@ -12,7 +12,7 @@ from tfscale.plan.critical_batch import CriticalBatch, from_noise, from_study
 from tfscale.plan.link import COMPARED, PROCESSOR_S_PER_BYTE, Link, network_table, parse_link, parse_seconds
 from tfscale.plan.report import Foretold, describe, to_json
 from tfscale.plan.rows import Run, advise, predict
-from tfscale.plan.source import Trace, check_same_model, goal_of, models_of, read_all
+from tfscale.plan.source import Trace, check_same_model, goal_of, models_of, of_unknown_model, read_all
 from tfscale.plan.step_time import LEAST_BATCHES, MOST_OFF, StepTime
 from tfscale.study import fit
 
@@ -40,6 +40,8 @@ def answer(args: argparse.Namespace, calibrate: Callable[[Trace], CriticalBatch]
     run = _run(args, trace, max(numbers))
     if args.run_steps is not None:
         assumptions.append(f"{args.run_steps} steps of {run.batch:g} examples: given, the trace has {trace.steps}")
+    if len(traces) > 1 or args.study or calibrate is not None:
+        assumptions += [of_unknown_model(each.path) for each in traces if not each.told]
     critical = _critical(args, trace, calibrate)
     own = max(1, round(run.batch / trace.replicas))
     batches = parse_counts(args.per_replica_batch, "--per-replica-batch") if args.per_replica_batch else [own]

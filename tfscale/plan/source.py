@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,7 +132,7 @@ def read_all(paths: Sequence[str]) -> list[Trace]:
     traces = [read_one(path) for path in paths]
     for trace in traces[1:]:
         for name in ("model", *_FACTS):
-            first, other = traces[0].told.get(name), trace.told.get(name)
+            first, other = (_without_counter(name, each.told.get(name)) for each in (traces[0], trace))
             if first is not None and other is not None and first != other:
                 raise MeasureError(
                     "Traces must be of one model and one optimizer.\n"
@@ -139,6 +140,16 @@ def read_all(paths: Sequence[str]) -> list[Trace]:
                     f"{trace.path!r}. Give the traces of one model."
                 )
     return traces
+
+
+def _without_counter(name: str, value: Any) -> Any:
+    # Keras counts the models of a process: the same one, built again, is "sequential_1".
+    return re.sub(r"_\d+$", "", value) if name == "model" and isinstance(value, str) else value
+
+
+def of_unknown_model(path: str) -> str:
+    """What is said of a trace with nothing beside it, where it is put beside others."""
+    return f"nothing beside {path!r} tells whether it is of the same model"
 
 
 def check_same_model(trace: Trace, models: Iterable[Mapping[str, Any]], where: str) -> None:
