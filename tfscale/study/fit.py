@@ -192,18 +192,18 @@ def _cautions(study: Study, by_batch: _Points) -> Iterable[str]:
     least, most = min(study.best), max(study.best)
     if study.b_crit > most:
         yield (
-            f"the critical batch is not bracketed: it is at least {most}, the largest batch that reached the target, and "
-            f"{study.b_crit:.3g} is a guess"
+            f"the critical batch is not bracketed: it is at least {most}, the largest batch that reached the target, "
+            f"and {study.b_crit:.3g} is a guess"
         )
     elif study.b_crit > most / WIDER:
         yield (
-            f"the critical batch is not bracketed: {most}, the largest batch that reached the target, is less than twice "
-            f"{study.b_crit:.3g}: it may be as large as {most}, or larger"
+            f"the critical batch is not bracketed: {most}, the largest batch that reached the target, is less than "
+            f"twice {study.b_crit:.3g}: it may be as large as {most}, or larger"
         )
     elif study.b_crit < least:
         yield (
-            f"the critical batch is not bracketed: it is below {least}, the smallest batch that reached the target, and "
-            f"{study.b_crit:.3g} is a guess"
+            f"the critical batch is not bracketed: it is below {least}, the smallest batch that reached the target, "
+            f"and {study.b_crit:.3g} is a guess"
         )
     if study.rms > MOST_RMS:
         yield f"the points do not follow the law (rms {study.rms:.2f}): no regimes are told apart"
