@@ -28,11 +28,11 @@ def findings(**critical):
 
 
 def test_findings_that_are_so():
-    found = findings(a_sgd=20, a_momentum=60, b_sgd=90, b_momentum=300, b_momentum_again=250)
+    found = findings(a_sgd=20, a_momentum=60, b_sgd=90, b_momentum=240, b_momentum_again=200)
     assert all(each.is_so for each in found.values())
     assert found["a: momentum's critical batch by SGD's >= 2"].figure == "3.00 (60 by 20)"
-    assert found["workloads differ, with momentum, by 2 or more"].figure == "5.00 (a 60, b 300)"
-    assert found["b_momentum, other examples: within 1.5"].figure == "1.20 (300 and 250)"
+    assert found["workloads differ, with momentum, by 2 or more"].figure == "4.00 (a 60, b 240)"
+    assert found["b_momentum, other examples: within 1.5"].figure == "1.20 (240 and 200)"
     assert found["three regimes in every study"].figure == "4 of 4"
 
 

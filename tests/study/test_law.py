@@ -80,7 +80,22 @@ def test_a_study():
     assert found.regimes["20 % overhead"] == (0.0, 0.2 * found.b_crit)
     assert {each["rate"] for each in found.best_parameters.values()} == {8.0}
     assert found.cautions == ()
-    assert str(found).startswith("critical batch: ")
+
+
+def test_what_it_says_is_of_examples():
+    lines = str(fit(results(100, noise=0, seeds=1))).splitlines()
+    assert "batches up to 25 examples waste next to nothing, beyond 400 more examples a step save hardly" in lines[0]
+    assert lines[1].startswith("S_min 20 steps, E_min 2e+03 examples, rms of log steps 0.00; up to 20 examples a step")
+    assert "replica" not in "".join(lines)
+    assert str(fit(results(5000))).startswith("critical batch: at least 512 examples, ")
+
+
+@pytest.mark.parametrize(("critical", "is_bracketed"), [(250, True), (260, False), (9, True), (7, False)])
+def test_twice_the_critical_batch_is_among_those_that_reached_the_target(critical, is_bracketed):
+    assert fit(results(critical, noise=0), draws=0).is_bracketed == is_bracketed
+    # A batch that did not reach it says nothing.
+    rows = [*results(critical, noise=0, batches=BATCHES[:-1]), TrialResult(Trial(512, 0, 0), math.inf, "budget")]
+    assert fit(rows, draws=0).is_bracketed == (critical == 9)
 
 
 def test_one_lucky_seed_is_not_the_best():
@@ -92,7 +107,12 @@ def test_one_lucky_seed_is_not_the_best():
 @pytest.mark.parametrize(
     ("rows", "caution"),
     [
-        (results(5000), "outside of the batches that were tried, 8 to 512"),
+        (results(5000), "not bracketed: it is at least 512, the largest batch that reached the target"),
+        (
+            results(340, noise=0),
+            "not bracketed: 512, the largest batch that reached the target, is less than twice 340",
+        ),
+        (results(2, noise=0), "not bracketed: it is below 8, the smallest batch that reached the target"),
         (results(100, noise=0.6, seeds=1), "the points do not follow the law"),
         (results(100, points=4), "4 trials a batch: fewer than 8"),
         ((row for row in results(100) if row.trial.batch > 8 or row.trial.point > 2), "unequal numbers of trials"),

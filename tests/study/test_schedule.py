@@ -73,11 +73,23 @@ def test_a_range_whose_edge_is_the_best_is_widened(best):
     assert len({point.trial.point for point in results.values()}) == 16
 
 
-@pytest.mark.parametrize(("critical", "batches"), [(900, {512, 1024}), (5, {8, 4})])
+@pytest.mark.parametrize(("critical", "batches"), [(900, {512, 1024, 2048}), (200, {512}), (5, {8, 4})])
 def test_extended_until_it_contains_the_critical_batch(critical, batches):
     results = study(settings(), critical=critical)
     assert {each.trial.batch for each in results.values()} == {16, 64, 256} | batches
     assert fit(results.values()).is_bracketed
+
+
+def test_not_towards_batches_that_do_not_reach_the_target():
+    def limited(trial):
+        result = run(trial, critical=900.0)
+        return result if trial.batch < 256 else TrialResult(trial, math.inf, "budget")
+
+    chosen, results = settings(batches=(16, 32, 64, 256)), {}
+    while left := next_trials(chosen, results.values()):
+        results |= {each.name: limited(each) for each in left}
+    assert {each.trial.batch for each in results.values()} == {16, 32, 64, 256}
+    assert not fit(results.values()).is_bracketed
 
 
 def test_not_beyond_the_examples():

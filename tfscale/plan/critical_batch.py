@@ -108,13 +108,13 @@ def from_study(study: Study, goal: str) -> CriticalBatch:
         goal: Its target, in words.
 
     Raises:
-        StudyError: When its batches do not contain it: then it is a guess.
+        StudyError: When its batches do not contain it and twice that: then it is a guess.
     """
     if not study.is_bracketed:
         raise StudyError(
-            "A study foretells steps when the batches that were tried contain the critical one.\n"
+            "A study foretells steps when the batches that were tried contain the critical one, and twice that.\n"
             f"Received: a critical batch of {study.b_crit:.3g}, from batches {min(study.best)} to {max(study.best)}. "
-            "Go on with the study at more batches."
+            "Go on with the study in its directory, with more --batches."
         )
     low, high = study.interval
     note = f"a study to {goal}" if goal else "a study"

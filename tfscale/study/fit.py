@@ -18,6 +18,8 @@ from tfscale.study.result import TrialResult, read_results
 # Above it the points do not follow the law, and there are no regimes.
 MOST_RMS = 0.15
 _EXPONENTS = (0.6, 2.0)
+# So many times the critical batch the largest is to be.
+WIDER = 2.0
 _FEW_TRIALS = 8
 
 
@@ -61,8 +63,11 @@ class Study:
 
     @property
     def is_bracketed(self) -> bool:
-        """Whether the batches that were tried contain the critical one."""
-        return min(self.best) <= self.b_crit <= max(self.best)
+        """Whether the batches that reached the target contain the critical one, and twice that.
+
+        A law fitted to smaller batches alone foretells the steps beyond them badly.
+        """
+        return min(self.best) <= self.b_crit <= max(self.best) / WIDER
 
     @property
     def regimes(self) -> Mapping[str, tuple[float, float]] | None:
@@ -84,12 +89,20 @@ class Study:
     def __str__(self) -> str:
         low, high = self.interval
         end = "no upper end" if math.isinf(high) else f"to {high:.3g}"
-        text = f"critical batch: {self.b_crit:.3g} examples (95 %: {low:.3g} {end}), rms of log steps {self.rms:.2f}"
+        most = max(self.best)
+        value = f"{self.b_crit:.3g} examples (95 %: {low:.3g} {end})"
+        if self.b_crit > most:
+            value = f"at least {most} examples, the largest batch that reached the target; the law has {value}"
+        lines = [f"critical batch: {value}"]
         if self.regimes is not None:
-            text += (
-                f"; up to {self.b_crit / 4:.3g} more replicas pay in full, beyond {4 * self.b_crit:.3g} hardly at all"
+            lines[0] += (
+                f"; batches up to {self.b_crit / 4:.3g} examples waste next to nothing, beyond {4 * self.b_crit:.3g} "
+                "more examples a step save hardly any steps"
             )
-        return "\n".join([text, *(f"caution: {each}" for each in self.cautions)])
+        fitted = f"S_min {self.s_min:.3g} steps, E_min {self.e_min:.3g} examples, rms of log steps {self.rms:.2f}"
+        if self.regimes is not None:
+            fitted += f"; up to {0.2 * self.b_crit:.3g} examples a step at most 20 % more examples are taken than E_min"
+        return "\n".join([*lines, fitted, *(f"caution: {each}" for each in self.cautions)])
 
 
 def fit(results: str | os.PathLike[str] | Iterable[TrialResult], *, seed: int = 0, draws: int = 200) -> Study:
@@ -176,10 +189,21 @@ def _draws(by_batch: _Points, chance: random.Random, draws: int) -> list[float]:
 
 
 def _cautions(study: Study, by_batch: _Points) -> Iterable[str]:
-    if not study.is_bracketed:
+    least, most = min(study.best), max(study.best)
+    if study.b_crit > most:
         yield (
-            f"the critical batch is outside of the batches that were tried, {min(study.best)} to {max(study.best)}: "
-            "it is a guess"
+            f"the critical batch is not bracketed: it is at least {most}, the largest batch that reached the target, "
+            f"and {study.b_crit:.3g} is a guess"
+        )
+    elif study.b_crit > most / WIDER:
+        yield (
+            f"the critical batch is not bracketed: {most}, the largest batch that reached the target, is less than "
+            f"twice {study.b_crit:.3g}: it may be as large as {most}, or larger"
+        )
+    elif study.b_crit < least:
+        yield (
+            f"the critical batch is not bracketed: it is below {least}, the smallest batch that reached the target, "
+            f"and {study.b_crit:.3g} is a guess"
         )
     if study.rms > MOST_RMS:
         yield f"the points do not follow the law (rms {study.rms:.2f}): no regimes are told apart"

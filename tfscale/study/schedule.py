@@ -119,7 +119,7 @@ def next_trials(settings: Settings, results: Iterable[TrialResult]) -> list[Tria
 
     First all points at all batches, large batches first: they are cheap in steps. Then the better half of the points
     with more seeds; then wider ranges, where the best rate is at the edge of its own, for all batches alike; then more
-    batches, until they contain the critical one.
+    batches, until they contain the critical one and twice that.
 
     Args:
         settings: Of the study.
@@ -211,7 +211,10 @@ def _one_more(settings: Settings, batches: Sequence[int], done: _Done) -> int | 
         return None
     if found.is_bracketed:
         return None
-    if found.b_crit > max(batches):
-        more = min(2 * max(batches), settings.most_batch)
-        return None if more in batches else more
-    return None if min(batches) == 1 else max(1, min(batches) // 2)
+    if found.b_crit < min(found.best):
+        # Where smaller ones did not reach the target, still smaller ones will not.
+        least = min(batches)
+        return None if least == 1 or least < min(found.best) else max(1, least // 2)
+    most = max(batches)
+    more = min(2 * most, settings.most_batch)
+    return None if more in batches or most > max(found.best) else more
