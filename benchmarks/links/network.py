@@ -1,4 +1,4 @@
-"""Two networks on one machine, and a link between them whose rate can be set.
+"""Networks on one machine, and links between them whose rate can be set: two ends, or as many as there are workers.
 
 Each worker leaves this machine's network for one of its own before TensorFlow starts, and sets up its end of the link
 itself. Links and networks end with the workers. Who is not root needs user namespaces: the whole benchmark then runs
@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from tfscale.errors import LaunchError
 from tfscale.launch.isolation import isolate_network
 
-ADDRESSES = ("10.77.0.1", "10.77.0.2")
+MOST_WORKERS = 8
+ADDRESSES = tuple(f"10.77.0.{rank + 1}" for rank in range(MOST_WORKERS))
+_SWITCH = "tfswitch"
 _INSIDE = "TFSCALE_BENCH_INSIDE_NAMESPACE"
 # The bucket holds a millisecond of the fastest link; packets wait up to 50 ms for it.
 _BUCKET, _WAIT = "128kb", "50ms"
@@ -49,10 +51,23 @@ def _unshare() -> list[str]:
 
 
 def join(pids: Sequence[int]) -> None:
-    """Puts an end of a new link into the networks of two processes."""
-    _run("ip", "link", "add", _end(0), "type", "veth", "peer", "name", _end(1))
+    """Puts the ends of new links into the networks of processes: one link between two, a switch for more."""
+    if len(pids) == 2:
+        _run("ip", "link", "add", _end(0), "type", "veth", "peer", "name", _end(1))
+    else:
+        _run("ip", "link", "add", _SWITCH, "type", "bridge")
+        _run("ip", "link", "set", _SWITCH, "up")
+        for rank in range(len(pids)):
+            port = f"{_SWITCH}{rank}"
+            _run("ip", "link", "add", _end(rank), "type", "veth", "peer", "name", port)
+            _run("ip", "link", "set", port, "master", _SWITCH, "up")
     for rank, pid in enumerate(pids):
         _run("ip", "link", "set", _end(rank), "netns", str(pid))
+
+
+def part() -> None:
+    """Takes the switch away, once all who were joined by it are gone; their links went with them."""
+    subprocess.run(["ip", "link", "delete", _SWITCH], capture_output=True, timeout=_TIMEOUT_S)
 
 
 def leave() -> None:
@@ -70,11 +85,14 @@ def set_up(rank: int) -> None:
     _run("ip", "link", "set", _end(rank), "up")
 
 
-def limit(rank: int, rate: str | None) -> None:
-    """Lets this worker send at most at `rate`, as `tc` writes it; None lifts the limit."""
+def limit(rank: int, rate: str | None, bucket: str = _BUCKET) -> None:
+    """Lets this worker send at most at `rate`, as `tc` writes it; None lifts the limit.
+
+    A full bucket is sent at once, however slow the link is.
+    """
     subprocess.run(["tc", "qdisc", "delete", "dev", _end(rank), "root"], capture_output=True, timeout=_TIMEOUT_S)
     if rate is not None:
-        _run("tc", "qdisc", "add", "dev", _end(rank), "root", "tbf", "rate", rate, "burst", _BUCKET, "latency", _WAIT)
+        _run("tc", "qdisc", "add", "dev", _end(rank), "root", "tbf", "rate", rate, "burst", bucket, "latency", _WAIT)
 
 
 def sent_bytes(rank: int) -> int:

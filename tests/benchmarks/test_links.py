@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from benchmarks.links import network
+from benchmarks.links.came_true import Time, verdict
 from benchmarks.links.options import ALONE, OPTIONS, REFERENCE
 from benchmarks.links.report import Block, render, rows_of
 from benchmarks.links.timeline import Event, draw, overlapped_us
@@ -68,6 +69,25 @@ def test_overlap_is_what_both_have_in_common():
     computing, sent = draw(events, width=71).splitlines()
     assert computing[15:].rstrip() == "#" * 11 + " " * 9 + "#" * 11 + " " * 9 + "#" * 11
     assert sent.rstrip().endswith(" " + "#" * 11)
+
+
+FORETOLD = {1: Time(600, 0.04), 2: Time(320, 0.18), 4: Time(170, 0.25)}
+
+
+@pytest.mark.parametrize(
+    ("run", "is_true", "order"),
+    [
+        ({1: Time(590, 0.05), 2: Time(300, 0.2), 4: Time(160, 0.3)}, True, "1 < 4 < 2"),
+        # Each is near, and four replicas are slower than two.
+        ({1: Time(590, 0.05), 2: Time(300, 0.17), 4: Time(190, 0.3)}, False, "1 < 2 < 4"),
+        # The order is right, and one replica takes twice as long.
+        ({1: Time(600, 0.08), 2: Time(320, 0.2), 4: Time(170, 0.3)}, False, "1 < 4 < 2"),
+    ],
+)
+def test_what_came_true_of_a_forecast(run, is_true, order):
+    text, found = verdict(FORETOLD, [run])
+    assert found is is_true
+    assert f"order foretold 1 < 4 < 2; came true {order}: " in text
 
 
 def test_a_short_run(tmp_path):

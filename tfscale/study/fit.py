@@ -63,7 +63,7 @@ class Study:
 
     @property
     def is_bracketed(self) -> bool:
-        """Whether the batches that reached the target contain the critical one, and twice that.
+        """Whether the batches that reached the target go from the critical one or below to twice that or beyond.
 
         A law fitted to smaller batches alone foretells the steps beyond them badly.
         """

@@ -119,7 +119,7 @@ def next_trials(settings: Settings, results: Iterable[TrialResult]) -> list[Tria
 
     First all points at all batches, large batches first: they are cheap in steps. Then the better half of the points
     with more seeds; then wider ranges, where the best rate is at the edge of its own, for all batches alike; then more
-    batches, until they contain the critical one and twice that.
+    batches, until those that reach the target go to twice the critical one, or beyond.
 
     Args:
         settings: Of the study.

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
         args: As `tfscale study --help` has them.
 
     Returns:
-        The exit status: 0 when the batches that were tried contain the critical one, 1 when they do not.
+        The exit status: 0 when the study is bracketed (`Study.is_bracketed`), 1 when it is not.
     """
     import_like_python([os.getcwd()])
     build, data = find_target(args.build, "build"), find_target(args.data, "data")

@@ -1,0 +1,51 @@
+"""What the forecast is made for: a perceptron on digits, on devices that are simulated by waiting.
+
+`WAIT` in the environment has every replica wait for a + c b seconds of a batch of b, as if a device computed; else the
+cores of this machine, which all replicas share, would be what is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+from benchmarks.study.workloads import digits
+
+WAIT = "TFSCALE_BENCH_WAIT"
+FIXED_S, PER_EXAMPLE_S = 0.02, 0.001
+
+
+class Device(layers.Layer):
+    """Returns what it gets, after as long as a device would take for a step of so many rows."""
+
+    def call(self, x: Any) -> Any:
+        waited = tf.numpy_function(_wait, [tf.shape(x)[0]], tf.int32, stateful=True)
+        with tf.control_dependencies([waited]):
+            return tf.identity(x)
+
+
+def _wait(rows: np.ndarray) -> np.ndarray:
+    time.sleep(FIXED_S + PER_EXAMPLE_S * int(rows))
+    return np.int32(0)
+
+
+def build(rate: float = 0.003) -> keras.Model:
+    """A perceptron whose 85,002 gradients are 340 kB; the rate is for a batch of 16."""
+    inputs = [keras.Input((64,)), *([Device()] if os.environ.get(WAIT) else [])]
+    hidden = [layers.Dense(units, activation="relu") for units in (256, 256)]
+    model = keras.Sequential([*inputs, *hidden, layers.Dense(10)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.AdamW(rate, weight_decay=0.01), loss)
+    return model
+
+
+def data() -> tuple[Any, Any]:
+    """Digits to train on."""
+    found = digits()
+    return found["x"], found["y"]
