@@ -39,9 +39,9 @@ from tfscale.training.callbacks.non_finite_watch import NonFiniteWatch
 from tfscale.training.callbacks.scaling_report import ScalingReport
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.model import prepare
-from tfscale.training.step.distribution import prepare_others
 from tfscale.training.step.logical_replicas import describe_logical_replicas, note_logical_run, plan_logically
 from tfscale.training.step.micro_batch import check_micro_batch, describe_micro_batch, largest_share
+from tfscale.training.step.unprepared import prepare_others
 from tfscale.training.strategy import adopt_strategy, check_network_of, make_strategy
 
 

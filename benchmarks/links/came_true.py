@@ -76,7 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tfscale("measure", *_targets(), "--steps", "400", "--global-batch", str(BATCH), "--output", noise, waits=True)
         critical = options.critical_batch or _calibrated(noise)
         # As `print(dp)` shows it on two replicas.
-        latency_s = _train(options.rates[0], 2, 1, 0, directory)
+        apart = directory / "latency"
+        apart.mkdir()
+        latency_s = _train(options.rates[0], 2, 1, 0, apart)
         print(f"Critical batch {critical:.4g} examples, latency {1e3 * latency_s:.2f} ms.", flush=True)
         forecast = [(rate, _foretell(rate, latency_s, noise, critical, options.steps)) for rate in options.rates]
         found = [_compare(*each, options.seeds, directory) for each in forecast]

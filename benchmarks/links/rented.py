@@ -25,13 +25,13 @@ class Device(layers.Layer):
     """Returns what it gets, after as long as a device would take for a step of so many rows."""
 
     def call(self, x: Any) -> Any:
-        waited = tf.numpy_function(_wait, [tf.shape(x)[0]], tf.int32, stateful=True)
-        with tf.control_dependencies([waited]):
-            return tf.identity(x)
+        # Without an effect, as far as TensorFlow knows: a pass of which nothing is asked is left out, as elsewhere.
+        waited = tf.numpy_function(_wait, [x], tf.int32, stateful=False)
+        return x + tf.cast(tf.ensure_shape(waited, ()), x.dtype)
 
 
 def _wait(rows: np.ndarray) -> np.ndarray:
-    time.sleep(FIXED_S + PER_EXAMPLE_S * int(rows))
+    time.sleep(FIXED_S + PER_EXAMPLE_S * len(rows))
     return np.int32(0)
 
 

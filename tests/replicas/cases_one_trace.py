@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import tfscale
 from tfscale.replicas import one_trace
-from tfscale.training.step import distribution
+from tfscale.training.step import unprepared
 
 ROWS = 12
 
@@ -233,7 +233,7 @@ def draws(num_replicas: int) -> np.ndarray:
 
     with dp.scope():
         model = dp.prepare(keras.Sequential([keras.Input((4,)), Noise()]), check="off")
-    assert distribution.is_prepared(model)
+    assert unprepared.is_prepared(model)
     with _reasons() as reasons:
         found = model.predict(np.zeros((num_replicas, 4), "float32"), verbose=0)
     assert not reasons

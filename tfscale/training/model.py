@@ -18,13 +18,8 @@ import tensorflow as tf
 from tfscale.data.balance import make_probe
 from tfscale.data.dataset import find_global_dataset
 from tfscale.data.epoch_start import start_with_epoch
-from tfscale.exact import batch_wide_layers, metrics
-from tfscale.exact.added_losses import meet_added_losses
 from tfscale.exact.batch_norm import scale_batch_norm
-from tfscale.exact.losses import make_losses_global
-from tfscale.exact.plain_step import has_own_logs, keras_step, runs_as_it_stands
-from tfscale.exact.randomness import separate_random_streams
-from tfscale.exact.terms import Terms
+from tfscale.exact.plain_step import has_own_logs, keras_step
 from tfscale.framework.datasets import distributed_dataset
 from tfscale.framework.fit import keep_last_logs
 from tfscale.framework.models import flat_layers, replace_auto_jit_compile, replace_symbolic_build
@@ -39,35 +34,32 @@ from tfscale.recovery.one_call import callbacks_of_one_fit, with_callback
 from tfscale.replicas.failures import failing_together
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.xla import would_compile
-from tfscale.training.call.building import RowsRehearsal, build_for
+from tfscale.training.call.building import build_for
 from tfscale.training.call.call_data import suit_batch, take_data
 from tfscale.training.call.call_errors import freeing_when_python_ends, naming_errors
 from tfscale.training.call.frozen import forget_functions, note_trained
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
 from tfscale.training.call.kinds import by_kind
 from tfscale.training.call.looks import Look
-from tfscale.training.call.met_optimizers import meet_optimizers
 from tfscale.training.call.on_batches import guard_calls_on_batches
 from tfscale.training.call.placing import place_call
-from tfscale.training.call.predictions import forms_of_predictions, predict_step
+from tfscale.training.call.predictions import predict_step
 from tfscale.training.call.row_order import order_alike
 from tfscale.training.call.settling import settle_first
-from tfscale.training.call.step_runner import ReplicaSteps, StepRunner
+from tfscale.training.call.step_runner import StepRunner
 from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
-from tfscale.training.check.first_states import FirstStates
-from tfscale.training.check.first_step import Steps
-from tfscale.training.check.step_check import StepCheck
-from tfscale.training.check.vouching import check_mode, is_checked, refuse_unseen
+from tfscale.training.check.vouching import check_mode
+from tfscale.training.model_steps import ModelSteps
 from tfscale.training.step import step
+from tfscale.training.step.batch_checks import forget_expected_batch
 from tfscale.training.step.call_arguments import CallArguments
-from tfscale.training.step.distribution import dataset_spec, forget_expected_batch, prepare_others
+from tfscale.training.step.distribution import dataset_spec
 from tfscale.training.step.logical_replicas import LogicalRun, check_beside
 from tfscale.training.step.micro_batch import MicroBatch
 from tfscale.training.step.options import Options
+from tfscale.training.step.unprepared import prepare_others
 from tfscale.training.strategy import adopt_strategy, check_network_of
-
-_FIRSTS = {"train_step": "first step", "test_step": "first step of an evaluation", "predict_step": "first prediction"}
 
 
 @refusing_moved({"network": Network})
@@ -162,8 +154,7 @@ class ModelMethods:
         self._sending = options.sending
         self._logical = LogicalRun(model, strategy, options)
         self._runner = StepRunner(model, strategy, self._calls, as_traced=options.deterministic)
-        self._terms = {name: Terms() for name in _FIRSTS}
-        self._first_states = FirstStates(model, strategy)
+        self._steps = ModelSteps(model, strategy, options, self._logical)
         self._data_spec: Any = None
         self._fit: RecoverableFit | None = None
 
@@ -190,18 +181,18 @@ class ModelMethods:
 
     def _logging_function(self, name: str, look: Look | None, *step_of_kind: Any) -> Callable[[Any], Any]:
         def of_kind(look: Look | None) -> Callable[[Any], Any]:
-            steps = self._steps(name, *step_of_kind)
+            steps = self._steps.of(name, *step_of_kind)
             return self._runner.logging_function(steps, look, times_input=name == "train_step")
 
-        function = by_kind(look, of_kind, lambda: self._look_anew(name))
-        return self._first_states.in_first_call_of(function, unless=lambda: bool(self._fit and self._fit.goes_on))
+        function = by_kind(look, of_kind, lambda: self._steps.look_anew(name))
+        return self._steps.first_states.in_first_call_of(function, unless=lambda: bool(self._fit and self._fit.goes_on))
 
     def make_train_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_train_function`."""
         # Keras has its training data by now; what comes next is evaluation data.
         forget_expected_batch(self._strategy)
         if self._model.train_function is None or force:
-            look = self._adapt("train_step")
+            look = self._steps.adapt("train_step", self._data_spec)
             division = self._logical.divide(self._model) or self._micro_batch.divide(self._model, self._data_spec)
             default = functools.partial(step.train_step, division=division)
             steps = default, step.own_train_step, self._options.batch_norm
@@ -215,7 +206,7 @@ class ModelMethods:
     def make_test_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_test_function`."""
         if self._model.test_function is None or force:
-            look = self._adapt("test_step")
+            look = self._steps.adapt("test_step", self._data_spec)
             division = self._logical.divide(self._model) or self._micro_batch.divide(self._model)
             default = functools.partial(step.test_step, division=division)
             self._model.test_function = self._logging_function("test_step", look, default, step.own_test_step)
@@ -224,15 +215,15 @@ class ModelMethods:
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_predict_function`."""
         if self._model.predict_function is None or force:
-            look = self._adapt("predict_step")
+            look = self._steps.adapt("predict_step", self._data_spec)
             division = self._logical.divide(self._model) if self._options.deterministic else None
 
             def of_kind(look: Look | None) -> Callable[[Any], Any]:
-                terms = self._terms["predict_step"]
+                terms = self._steps.terms["predict_step"]
                 predict = functools.partial(predict_step, self._model, terms=terms, division=division)
                 return self._runner.predict_function(self._logical.drawing_nothing(predict, "`predict`"), look)
 
-            self._model.predict_function = by_kind(look, of_kind, lambda: self._look_anew("predict_step"))
+            self._model.predict_function = by_kind(look, of_kind, lambda: self._steps.look_anew("predict_step"))
         return self._model.predict_function
 
     def build(self, iterator: Any = None, data_batch: Any = None) -> None:
@@ -249,82 +240,6 @@ class ModelMethods:
     def _would_compile(self) -> bool:
         kinds = [device.device_type for device in tf.config.list_physical_devices()]
         return not self._options.deterministic and would_compile(flat_layers(self._model), kinds)
-
-    def _steps(self, name: str, default: functools.partial[Any], own: Callable[..., Any], *more: Any) -> ReplicaSteps:
-        """What a replica does with its rows in the step `name`: `default`, or `own` for a class that defines it."""
-        terms = self._terms[name]
-        if runs_as_it_stands(self._model, name, is_divided=default.keywords["division"] is not None):
-
-            def run_own(rows: Any) -> Any:
-                return own(self._model, rows, *more, terms=terms)
-
-            alone = self._logical.drawing_nothing(run_own, f"a `{name}` of one's own")
-            return ReplicaSteps(alone, alone, make_logs=dict)
-
-        def run(rows: Any, sends_states: bool) -> Any:
-            return default(self._model, rows, *more, terms=terms, sends_states=sends_states)
-
-        return ReplicaSteps(
-            functools.partial(run, sends_states=True),
-            functools.partial(run, sends_states=False),
-            make_logs=functools.partial(metrics.metric_results, self._model),
-            afterwards=functools.partial(step.send_states, self._model),
-        )
-
-    def _adapt(self, name: str) -> Look | None:
-        """Makes every part of the compiled model exact for the step `name`; returns what looks at its batches."""
-        model, terms = self._model, self._terms[name]
-        refuse_half_made(model)
-        scope_checks.refuse_stateful_layers(model, self._logical.total or self._strategy.num_replicas_in_sync)
-        self._first_states.begin()
-        with noting_half_made():
-            is_built = build_for(model, self._strategy, name, self._data_spec, terms)
-        if is_built or not model.run_eagerly:
-            return self._hook(name)
-        return RowsRehearsal(model, self._strategy, name, terms, lambda: self._hook(name))
-
-    def _hook(self, name: str) -> Look | None:
-        """As `_adapt`, of what has been built. Cheap next to tracing the step."""
-        model = self._model
-        scope_checks.check_built_inside(model)
-        self._first_states.note()
-        # Once more, for layers that were made when the model was built.
-        scale_batch_norm(model, self._options.batch_ratio)
-        batch_wide_layers.make_layers_global(model, self._options.batch_norm)
-        separate_random_streams(self._strategy, model)
-        meet_optimizers(model, self._strategy, self._sending)
-        if model.compiled:
-            make_losses_global(model)
-        meet_added_losses(model)
-        metrics.meet_updates(metrics.metrics_of(model))
-        return self._look(name)
-
-    def _look(self, name: str) -> StepCheck | None:
-        """What looks at the first step of a kind; None where there is nothing to be found."""
-        model = self._model
-        mode, count = self._options.check, int(self._strategy.num_replicas_in_sync)
-        if name != "predict_step":
-            refuse_unseen(model, mode, num_replicas=count, logical_replicas=self._logical.total)
-        if count == 1 or not is_checked(model, mode, predicts=name == "predict_step"):
-            return None
-        return StepCheck(model, self._strategy, self._terms[name], self._both_forms(name), mode, _FIRSTS[name])
-
-    def _look_anew(self, name: str) -> StepCheck | None:
-        self._terms[name] = Terms()
-        return self._look(name)
-
-    def _both_forms(self, name: str) -> Steps:
-        """The step `name` as it is run, and as on one replica."""
-        if name == "predict_step":
-            return forms_of_predictions(self._model, self._terms[name])
-        if name == "train_step":
-            default = functools.partial(step.train_step, division=None)
-            steps = self._steps(name, default, step.own_train_step, self._options.batch_norm)
-        else:
-            steps = self._steps(name, functools.partial(step.test_step, division=None), step.own_test_step)
-        alone = functools.partial(keras_step, self._model, name)
-        is_own, begin = runs_as_it_stands(self._model, name), self._first_states.put_back
-        return Steps(steps.alone, alone, steps.make_logs, begin, eager=self._model.run_eagerly, is_own=is_own)
 
     def _checked(self, name: str) -> Callable[..., Any]:
         """`fit`, `evaluate` or `predict` of the model's class, with the batch size checked or filled in."""
@@ -395,6 +310,6 @@ class ModelMethods:
             dataset.check_order()
         if name == "fit" and dataset.is_unmeasured:
             self.build(data_batch=dataset.element_spec)
-            build_for(self._model, self._strategy, "train_step", self._data_spec, self._terms["train_step"])
+            build_for(self._model, self._strategy, "train_step", self._data_spec, self._steps.terms["train_step"])
             probe = functools.partial(make_probe, self._model, self._strategy)
             dataset.measure_loads(probe)

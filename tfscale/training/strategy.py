@@ -42,7 +42,8 @@ from tfscale.replicas.replica_count import told
 from tfscale.replicas.xla import refuse_updates_inside_xla
 from tfscale.training.check.loop_numbers import refuse_numbers_apart
 from tfscale.training.check.loop_states import refuse_states_apart
-from tfscale.training.step.distribution import distribute_global_batches, run_loops
+from tfscale.training.step.distribution import distribute_global_batches
+from tfscale.training.step.strategy_run import run_loops
 
 _log = logging.getLogger(__name__)
 _UUID_CHARACTERS = 17

@@ -170,7 +170,7 @@ def test_rows_that_meet_are_not_taken_for_rounding(dtype):
     assert any("mixes the rows" in each for each in found["said"])
 
 
-@pytest.mark.parametrize("isa", ["DEFAULT", "AVX2", "SSE41"])
+@pytest.mark.parametrize("isa", ["DEFAULT", "AVX2"])
 def test_what_rounding_makes_of_noise_that_is_held_still_is_no_difference(isa):
     # What a sum of equal numbers is rounded to depends on how many of them a processor adds up at once.
     found = run_case(f"{CASES}:normalized_noise", env={"ONEDNN_MAX_CPU_ISA": isa}, fresh=True)

@@ -16,8 +16,8 @@ from tfscale.data.drawing import drawing_again
 from tfscale.errors import DataError
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import GlobalBatches
+from tfscale.training.step.batch_checks import ExpectedBatch, check_first_batches, expect_global_batch
 from tfscale.training.step.call_arguments import CallArguments
-from tfscale.training.step.distribution import ExpectedBatch, check_first_batches, expect_global_batch
 
 _log = logging.getLogger(__name__)
 _BATCH_OF_KERAS = 32

@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.replicas.out_of_memory import out_of_memory_error
-from tfscale.training.step.distribution import uneven_examples_error, wrong_batch_error
+from tfscale.training.step.batch_checks import uneven_examples_error, wrong_batch_error
 from tfscale.training.step.scope_errors import misplaced_error
 
 _log = logging.getLogger(__name__)

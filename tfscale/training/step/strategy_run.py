@@ -1,0 +1,65 @@
+"""What becomes of a function that a loop by hand gives to `strategy.run`?"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.cluster.place import ON_BATCH
+from tfscale.exact.randomness import seeds_of_replicas, separate_random_streams
+from tfscale.replicas.branches import refusing_lone_collectives
+from tfscale.replicas.uncaught import begin_loop
+from tfscale.training.step.hand_loops import prepare_function, rows_here
+from tfscale.training.step.hand_means import MeansByRows
+from tfscale.training.step.unprepared import CALLS, calling_model, is_prepared, refuse_on_workers
+
+
+def run_loops(
+    strategy: tf.distribute.Strategy, look_at_loop: Callable[[tf.distribute.Strategy, int, Sequence[Any], Any], None]
+) -> None:
+    """Makes `strategy.run` prepare what loops by hand give to it, and `strategy.reduce` take means by rows.
+
+    Args:
+        strategy: To be changed.
+        look_at_loop: Looks at what a function of a loop by hand has become in a graph; told of the strategy, of the
+            number of operations that the graph had before, of the rows of each replica of this process and of the
+            results.
+    """
+    run = strategy.run
+    means = MeansByRows(strategy, run, strategy.reduce)
+    lifted: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def lift(fn: Any) -> Any:
+        given = weakref.ref(fn)
+        return tf.function(lambda *args: run_once(given(), *args), autograph=False, reduce_retracing=True)
+
+    def run_once(fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+        if tf.executing_eagerly() and isinstance(fn, tf.types.experimental.PolymorphicFunction):
+            # Replicas that are run take turns, and could not send anything from inside of it.
+            if fn not in lifted:
+                lifted[fn] = lift(fn)
+            return lifted[fn](args, kwargs, options)
+        is_by_hand = calling_model(CALLS + ON_BATCH) is None
+        if is_by_hand:
+            begin_loop(strategy, fn)
+            fn = prepare_function(strategy, fn, args, kwargs or {})
+        separate_random_streams(strategy)
+        known = None if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
+        with refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
+            results = run(on_replica, args, kwargs, options)
+        if is_by_hand:
+            rows = rows_here(strategy, args, kwargs or {})
+            if known is not None:
+                look_at_loop(strategy, known, rows, results)
+            results = means.with_rows(results, rows, (args, kwargs))
+        model = calling_model(ON_BATCH)
+        if model is None or is_prepared(model):
+            return results
+        refuse_on_workers(model, strategy)
+        # Keras gave the whole batch to every replica, and all have computed the same.
+        return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
+
+    strategy.run, strategy.reduce = run_once, means.reduce
