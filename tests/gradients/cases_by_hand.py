@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tfscale.errors import ModelError
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(26, 5)).astype("float32"), RNG.normal(size=(26, 2)).astype("float32")
@@ -112,3 +114,62 @@ def means(replicas: int) -> dict[str, float]:
     for name, value, right in zip(("mean", "in a dict", "sum"), values, expected, strict=True):
         found[name] = max(abs(float(each) - float(right)) for each in strategy.experimental_local_results(value))
     return found
+
+
+def own_function(way: str, num_replicas: int) -> Any:
+    """A loop whose step is in a `tf.function` that gets the rows, beside something that is sent before the gradients.
+
+    Args:
+        way: "given" to `strategy.run`, called by what is "traced" there, or by what is run "eagerly".
+        num_replicas: Of this process.
+
+    Returns:
+        How far weights and losses are from those of one device, or the text of an error of tfscale.
+    """
+    tfscale.simulate_replicas(num_replicas)
+    expected = _run_own_function(None, "given")
+    try:
+        found = _run_own_function(tfscale.DataParallel(global_batch=12), way)
+    except ModelError as error:
+        return str(error)
+    return max(float(np.max(np.abs(own - one))) for own, one in zip(found, expected, strict=True))
+
+
+def own_function_on_workers(way: str) -> Any:
+    """As `own_function`; a worker must not compute before its strategy is there."""
+    found = _run_own_function(tfscale.DataParallel(global_batch=12), way)
+    return [each.tolist() for each in found]
+
+
+def own_function_on_one_device() -> Any:
+    """What both are to give."""
+    return [each.tolist() for each in _run_own_function(None, "given")]
+
+
+def _run_own_function(dp: Any, way: str) -> list[np.ndarray]:
+    layers = keras.layers
+    with contextlib.nullcontext() if dp is None else dp.scope():
+        keras.utils.set_random_seed(0)
+        statistics = layers.BatchNormalization(synchronized=True)
+        model = keras.Sequential([keras.Input((3,)), layers.Dense(4), statistics, layers.Dense(2)])
+        optimizer = keras.optimizers.SGD(0.1)
+
+    @tf.function
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            squares = tf.square(y - model(x, training=True))
+            loss = tf.nn.compute_average_loss(tf.reduce_mean(squares, -1))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    given = step if way == "given" else lambda x, y: step(x, y)
+
+    def distributed(x: Any, y: Any) -> Any:
+        return given(x, y) if dp is None else dp.strategy.reduce("SUM", dp.strategy.run(given, args=(x, y)), axis=None)
+
+    run = tf.function(distributed) if way == "traced" else distributed
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(30, 3)).astype("float32"), rng.normal(size=(30, 2)).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices(rows).batch(12)
+    losses = [float(run(*each)) for each in (data if dp is None else dp.strategy.experimental_distribute_dataset(data))]
+    return [np.array(losses), *map(np.array, model.get_weights())]

@@ -1,9 +1,10 @@
 """Does a loop by hand that works on its gradients itself get those of one device, or an error?"""
 
+import numpy as np
 import pytest
 
 from tests.gradients.cases_by_hand import WAYS
-from tests.processes import run_case
+from tests.processes import run_case, run_workers
 
 CASES = "tests.gradients.cases_by_hand"
 
@@ -19,3 +20,20 @@ def test_gradients_between_tape_and_optimizer(replicas):
 
 def test_means_that_a_replica_asks_for():
     assert {name: by for name, by in run_case(f"{CASES}:means", args=(3,), timeout_s=120).items() if by > 1e-5} == {}
+
+
+@pytest.mark.parametrize("way", ["given", "traced"])
+def test_a_function_that_gets_the_rows_of_a_replica(way):
+    assert run_case(f"{CASES}:own_function", args=(way, 3)) < 1e-6
+
+
+@pytest.mark.parametrize("way", ["given", "traced", "eagerly"])
+def test_a_function_that_gets_the_rows_of_a_worker(way):
+    expected = run_case(f"{CASES}:own_function_on_one_device")
+    for found in run_workers(f"{CASES}:own_function_on_workers", 2, args=(way,)):
+        for own, one in zip(found, expected, strict=True):
+            np.testing.assert_allclose(own, one, atol=1e-6)
+
+
+def test_replicas_that_take_turns_cannot_send_from_a_function():
+    assert "put `tf.function` around `strategy.run`" in run_case(f"{CASES}:own_function", args=("eagerly", 3))

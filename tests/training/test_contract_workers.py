@@ -21,6 +21,7 @@ EXACT = (
     "a layer that keeps an average, divided by calls",
     "LossScaleOptimizer, overflow on one replica",
     "mixed_float16",
+    "one layer in bfloat16, nothing to round",
     "subclassed model, not built",
     "own train_step, loss object",
     "fit twice, initial_epoch",
@@ -30,7 +31,9 @@ EXACT = (
     "positions, Adam",
     "two optimizers, nothing built",
     "metrics that are one number of a batch",
+    "metric that counts from one on",
     "models that were not prepared",
+    "loop, average_loss, a tf.function is given",
 )
 IN_16_BITS = (
     "bf16, last batch uneven",

@@ -110,6 +110,7 @@ WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "distribute.mirrored_run": ("_MirroredReplicaThread", "_call_for_each_replica"),
         "distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended": (
+            "_get_variable_creator_initial_value",
             "_initialize_multi_worker",
             "_use_merge_call",
         ),

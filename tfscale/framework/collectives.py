@@ -9,6 +9,21 @@ from collections.abc import Sequence
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+# Collectives carry float32, float64, int32 and int64 only, one or the other bool and float16; pictures are bytes.
+_SENT_AS = {
+    **dict.fromkeys([tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16], tf.int32),
+    **dict.fromkeys([tf.uint32, tf.uint64], tf.int64),
+}
+
+
+def type_on_the_wire(dtype: tf.DType) -> tf.DType:
+    """The type as which numbers of another one are sent; back and forth keeps every bit.
+
+    Args:
+        dtype: Of numbers or truth values.
+    """
+    return tf.float32 if dtype.is_floating and dtype.size < 4 else _SENT_AS.get(dtype, dtype)
+
 
 def has_tensorflow_started() -> bool:
     """Whether TensorFlow runs already, and so cannot be told of other workers any more.

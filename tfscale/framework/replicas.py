@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.framework.collectives import type_on_the_wire
 from tfscale.framework.hooks import assign, expect, read, replace
 from tfscale.framework.one_trace import launch_for_all, one_trace
 
@@ -20,6 +21,7 @@ _ANSWERED: dict[str, Sequence[str] | None] = {
     "colocate_vars_with": ("colocate_with_variable",),
     "update": ("var", "fn", "args", "kwargs", "group"),
     "_create_variable": ("next_creator", "kwargs"),
+    "_get_variable_creator_initial_value": ("replica_id", "device", "primary_var", "kwargs"),
     "_call_for_each_replica": ("fn", "args", "kwargs"),
 }
 _SAID: dict[str, Sequence[str] | None] = {
@@ -128,6 +130,8 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     A variable of several replicas is no Python number to TensorFlow: `float(optimizer.learning_rate)`, which every
     variable of one device can do, is added. It has no handle outside of a replica, and no copy for an
     optimizer that was made outside of the scope: a loop by hand ends in errors that name neither.
+    The first worker sends what a variable begins with, in an operation that knows six types: a layer in bfloat16 could
+    not be made on several workers.
     Breaks first: tests/training/check/test_step_check.py::test_answers_of_the_strategy.
     """
     base: Any = type(strategy.extended)
@@ -185,6 +189,27 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
                     kind, answers.read, answers.refuse_gradient, answers.refuse_foreign_update
                 )
             return variable
+
+        def _get_variable_creator_initial_value(
+            self, replica_id: Any, device: Any, primary_var: Any, **kwargs: Any
+        ) -> Any:
+            begin = functools.partial(
+                super()._get_variable_creator_initial_value, replica_id, device, primary_var=primary_var
+            )
+            is_sent = replica_id == 0 and len(self.worker_devices) < super()._num_replicas_in_sync
+            kind = tf.as_dtype(kwargs.get("dtype") or tf.float32)
+            wire = type_on_the_wire(kind)
+            if not is_sent or wire == kind:
+                return begin(**kwargs)
+            given = kwargs["initial_value"]
+
+            def sent() -> Any:
+                value = given() if callable(given) else given
+                # What is read from a checkpoint comes in a wrapper.
+                return tf.cast(getattr(value, "wrapped_value", value), wire)
+
+            received = begin(**{**kwargs, "initial_value": sent, "dtype": wire})
+            return lambda: tf.cast(received(), kind)
 
     strategy.extended.__class__ = AnsweringExtended
     for operations in _with_launchers(strategy):

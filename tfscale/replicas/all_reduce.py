@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.framework.collectives import type_on_the_wire
 from tfscale.framework.one_trace import NotAlikeError, one_trace
 from tfscale.framework.replicas import gather_alike
 from tfscale.replicas.gathering import gather_in_graph
@@ -204,14 +205,6 @@ def _cast(value: Any, dtype: tf.DType) -> Any:
     return value if value.dtype == dtype else tf.cast(value, dtype)
 
 
-# Collectives carry float32, float64, int32 and int64 only; pictures are bytes.
-_SENT_AS = {
-    **dict.fromkeys([tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16], tf.int32),
-    # Back and forth keeps every bit.
-    **dict.fromkeys([tf.uint32, tf.uint64], tf.int64),
-}
-
-
 def all_gather(rows: tf.Tensor) -> tf.Tensor:
     """The rows of all replicas, in the order of the replicas.
 
@@ -228,7 +221,7 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     if rows.dtype == tf.string:
         return _gather_texts(rows)
     _refuse_to_send_here()
-    wire = _cast(widened(rows), _SENT_AS.get(rows.dtype, widened(rows).dtype))
+    wire = _cast(rows, type_on_the_wire(rows.dtype))
     progress = current_progress()
     if progress is not None:
         progress.arrive([wire])

@@ -18,8 +18,9 @@ from tfscale.errors import ModelError
 from tfscale.framework.graphs import DeviceName, naming_device
 from tfscale.step_context import Slot
 
-# The graph into which the step is traced.
+# The graph into which the step is traced; `_EAGER` where it is run.
 _GRAPH = Slot[Any]("graph")
+_EAGER = object()
 
 
 class _Known:
@@ -41,11 +42,25 @@ def traced_with_step(numbers: Callable[[], Hashable]) -> Iterator[None]:
     graph = _GRAPH.value
     rename: Callable[[str], DeviceName] = DeviceName
     if tf.executing_eagerly():
+        graph = _EAGER
         rename = functools.partial(_name_of, (_Known.changes, numbers()))
     elif graph is None:
         graph = tf.compat.v1.get_default_graph()
     with _GRAPH.carrying(graph), naming_device(tf.distribute.get_strategy(), rename):
         yield
+
+
+def is_of_own_function(graph: Any) -> bool:
+    """Whether a graph is that of a function, condition or loop in a step that is run or traced now.
+
+    What such a function is given is known once its call is there. Until then its arguments may be a replica's own rows.
+    """
+    step = _GRAPH.value
+    if step is None or graph is step:
+        return False
+    while graph is not None and graph is not step:
+        graph = getattr(graph, "outer_graph", None)
+    return step is _EAGER or graph is step
 
 
 def trace_anew() -> None:
@@ -63,12 +78,14 @@ def refuse_to_send_from_function(is_eager: bool) -> None:
     """Refuses to trace what replicas send into a function that an eager step calls.
 
     Args:
-        is_eager: Whether the step around is run, and not traced.
+        is_eager: Whether the step around is one of a prepared model, and is run, not traced. Of a loop by hand a lone
+            replica of a process may send so.
 
     Raises:
         ModelError: There.
     """
-    if is_eager and not tf.executing_eagerly():
+    takes_turns = _GRAPH.value is _EAGER and len(tf.distribute.get_strategy().extended.worker_devices) > 1
+    if (is_eager or takes_turns) and not tf.executing_eagerly():
         raise ModelError(
             "Replicas that run a step eagerly take turns, and cannot send one another anything from inside of a "
             "`tf.function`.\n"

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfscale.framework.graphs import captured_from_outside, graph_of_function
 from tfscale.replicas.made import made_under
+from tfscale.replicas.own_functions import is_of_own_function
 
 LOOPS = frozenset(("While", "StatelessWhile"))
 _CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall"))
@@ -233,7 +234,7 @@ class ReplicaWalk:
         captured = self._captured(frame.graph)
         if tensor.op.name not in captured:
             # An argument of the function around `strategy.run`, or a loop variable there: of all its replicas.
-            return []
+            return None if is_of_own_function(frame.graph) else []
         outside = captured[tensor.op.name]
         if tf.is_symbolic_tensor(outside):
             return [(Frame(outside.graph), outside)]

@@ -75,4 +75,4 @@ def forms_of_predictions(model: keras.Model, terms: Terms) -> Steps:
     def alone(data: Any) -> dict[str, Any]:
         return as_logs(model.predict_step(data))
 
-    return Steps(divided, alone, as_logs, begin=lambda: None, eager=model.run_eagerly, tells="prediction")
+    return Steps(divided, alone, as_logs, begin=lambda: (), eager=model.run_eagerly, tells="prediction")

@@ -44,14 +44,19 @@ class FirstStates:
                 self._values.append((variable, value))
         self.put_back()
 
-    def put_back(self) -> None:
-        """Gives each replica a part of them, as Keras's reset does: copies are added up where they are read."""
+    def put_back(self) -> list[tuple[keras.Variable, np.ndarray]]:
+        """Gives each replica a part of them, as Keras's reset does: copies are added up where they are read.
+
+        Returns:
+            Those of which another worker's replica has all.
+        """
         replicas = local_replicas(self._strategy)
         for variable, value in self._values:
             # Of whole numbers the first one gets all, which may be no multiple.
             parts = value / replicas.total if value.dtype.kind == "f" else np.zeros_like(value)
             for replica, copy in zip(replicas.ids, self._copies(variable), strict=True):
                 copy.assign(parts if replica or value.dtype.kind == "f" else value)
+        return [each for each in self._values if replicas.first and each[1].dtype.kind != "f"]
 
     def forget(self) -> None:
         """From now on they hold what Keras's reset makes of them."""

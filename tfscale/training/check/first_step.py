@@ -45,7 +45,7 @@ class Steps:
         divided: Given a replica's rows, runs the step as it will be, and returns what `logs_of` takes.
         alone: Given all rows, runs the step as Keras would on one device, and returns its logs.
         logs_of: Makes logs of what `divided` returned on one replica.
-        begin: Gives metrics that were reset what they begin with instead.
+        begin: Gives metrics that were reset what they begin with instead, and returns what of that another worker has.
         eager: Whether the model is run eagerly.
         is_own: Whether the user's class defines the step.
         tells: What its logs are: `"log"` or `"prediction"`.
@@ -54,7 +54,7 @@ class Steps:
     divided: Callable[[ReplicaBatch], Any]
     alone: Callable[[Any], dict[str, Any]]
     logs_of: Callable[[Any], dict[str, Any]]
-    begin: Callable[[], None]
+    begin: Callable[[], Sequence[tuple[keras.Variable, np.ndarray]]]
     eager: bool = False
     is_own: bool = False
     tells: str = "log"

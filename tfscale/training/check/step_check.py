@@ -260,7 +260,7 @@ class StepCheck:
         """As at the start of an epoch: of what was counted before, each replica holds another part."""
         for metric in metrics_of(self._model):
             metric.reset_state()
-        self._begin()
+        self._state.find_elsewhere(self._begin())
         self._state.clear_averaged()
 
     def _compare(self, rows: CheckRows) -> str:

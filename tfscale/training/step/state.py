@@ -41,6 +41,7 @@ class State:
         self._named: dict[str, Any] = {}
         self._copies: dict[int, tf.Variable] = {}
         self._averaged: set[int] = set()
+        self._elsewhere: dict[int, np.ndarray] = {}
 
     def name(self, variables: Iterable[Any]) -> None:
         """Adds Keras variables, to be read by their paths."""
@@ -55,6 +56,10 @@ class State:
         """Has Keras variables read as the mean of their copies, such as gradients that accumulate on each replica."""
         self._averaged.update(id(variable.value) for variable in variables)
 
+    def find_elsewhere(self, values: Iterable[tuple[Any, np.ndarray]]) -> None:
+        """Says of Keras variables what other workers' copies hold of them, where that is not what those here do."""
+        self._elsewhere = {id(variable.value): value for variable, value in values}
+
     def clear_averaged(self) -> None:
         """Sets what is read as a mean to zero on every replica."""
         for variable in self._named.values():
@@ -65,13 +70,14 @@ class State:
     def collect(self) -> None:
         """Gives what the replicas have counted to the first one here.
 
-        Other workers are taken to have as much, as they do after a reset.
+        Other workers are taken to have as much, as they do after a reset, unless `find_elsewhere` says otherwise.
         """
         workers = self._strategy.num_replicas_in_sync // len(self._strategy.extended.worker_devices)
         for variable in self._named.values():
             if is_counted(variable):
                 first, *others = self._copies_of(variable).values()
                 total = tf.add_n([value_of(first), *map(value_of, others)])
+                total += self._elsewhere.get(id(variable), tf.zeros_like(total))
                 _set(first, total * tf.cast(workers if first.dtype.is_floating else 1, first.dtype))
                 for copy in others:
                     _set(copy, tf.zeros(copy.shape, copy.dtype))
