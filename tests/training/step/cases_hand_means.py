@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +20,13 @@ def _step(rows: Any) -> Any:
 
 
 def means(replicas: int) -> dict[str, float]:
-    """By how much each way to take the mean misses that of the batch."""
-    tfscale.simulate_replicas(replicas)
+    """By how much each way to take the mean misses that of the batch.
+
+    Args:
+        replicas: Of this process; 1 on workers.
+    """
+    if replicas > 1:
+        tfscale.simulate_replicas(replicas)
     dp = tfscale.DataParallel(global_batch=12)
     strategy: Any = dp.strategy
 
@@ -30,6 +36,11 @@ def means(replicas: int) -> dict[str, float]:
     @tf.function
     def called(batch: Any) -> Any:
         return strategy.run(_step, args=(batch,))
+
+    @tf.function
+    def in_function(batch: Any) -> Any:
+        found = strategy.run(_step, args=(batch,))
+        return strategy.reduce("MEAN", found["mean"], axis=None), strategy.reduce("MEAN", found["squares"], axis=None)
 
     @tf.function
     def reduced(batch: Any) -> Any:
@@ -70,6 +81,8 @@ def means(replicas: int) -> dict[str, float]:
 
     ways: dict[str, tuple[Callable[[Any], Any], float]] = {
         "outside of the function": (lambda batch: mean(called(batch)["mean"]), MEAN),
+        "in the function": (lambda batch: float(in_function(batch)[0]), MEAN),
+        "nested, in the function": (lambda batch: float(in_function(batch)[1][0]), SQUARES),
         "nested": (lambda batch: mean(called(batch)["squares"][0]), SQUARES),
         "in a function around it": (lambda batch: float(reduced(batch)), MEAN),
         "of a condition": (lambda batch: mean(chosen(batch, tf.constant(True))), MEAN),
@@ -84,3 +97,12 @@ def means(replicas: int) -> dict[str, float]:
     }
     (batch,) = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS).batch(12))
     return {name: abs(way(batch) - expected) for name, (way, expected) in ways.items()}
+
+
+def on_workers() -> tuple[dict[str, float], list[str]]:
+    """As `means`, of workers of one replica; and what was logged."""
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("tfscale.training.step.hand_means").addHandler(handler)
+    return means(1), said

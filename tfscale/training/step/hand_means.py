@@ -7,6 +7,8 @@ of replicas is such a mean (`replica_count.py`). Here each counts as its rows do
 
 from __future__ import annotations
 
+import logging
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,8 +16,13 @@ import tensorflow as tf
 
 from tfscale.framework.per_replica import rows_of, with_rows
 from tfscale.replicas.all_reduce import replica_id
+from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.replica_batch import local_replicas
 
+_log = logging.getLogger(__name__)
+
+# Under this name a graph knows of how many rows its tensors are.
+_ROWS = "tfscale_rows_of_results"
 # What goes into a loop and what comes out of it have to be of one kind, whether the rows are known or not.
 _UNKNOWN = -1
 
@@ -31,6 +38,11 @@ class MeansByRows:
 
     def __init__(self, strategy: tf.distribute.Strategy, run: Callable[..., Any], reduce: Callable[..., Any]):
         self._strategy, self._run, self._reduce = strategy, run, reduce
+        replicas = local_replicas(strategy)
+        # TensorFlow returns the bare results of a lone one, which carry nothing.
+        self._is_lone_of_several = replicas.here == 1 < replicas.total
+        self._rows = dict[int, tuple[weakref.ref[Any], Any]]()
+        self._has_warned = False
 
     def with_rows(self, results: Any, rows: Sequence[Any], arguments: Any) -> Any:
         """Results that know of how many rows each replica has computed its own, as far as the arguments tell.
@@ -42,6 +54,9 @@ class MeansByRows:
             rows: Of each replica of this process; None where its arguments do not tell.
             arguments: Those of `strategy.run`.
         """
+        if self._is_lone_of_several and rows[0] is not None:
+            for leaf in tf.nest.flatten(results):
+                self._note(leaf, tf.cast(rows[0], tf.int64))
         if not any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(results)):
             return results
         if any(each is None for each in rows):
@@ -58,8 +73,37 @@ class MeansByRows:
             return self._reduce(reduce_op, value, axis)
         return tf.nest.map_structure(lambda leaf: self._mean(reduce_op, leaf), value)
 
+    def _note(self, leaf: Any, rows: tf.Tensor) -> None:
+        """Of how many rows a lone replica's result is."""
+        if tf.is_symbolic_tensor(leaf):
+            leaf.graph.add_to_collection(_ROWS, (leaf, rows))
+        elif tf.is_tensor(leaf):
+            key = id(leaf)
+            self._rows[key] = weakref.ref(leaf, lambda _: self._rows.pop(key, None)), rows
+
+    def _noted(self, leaf: Any) -> list[Any] | None:
+        """What is known of a result of a lone replica, or of what was made of one in a graph."""
+        if not tf.is_tensor(leaf):
+            return None
+        if tf.is_symbolic_tensor(leaf):
+            known = leaf.graph.get_collection(_ROWS)
+            found = {id(rows): rows for each, rows in known if depends_on([leaf], lambda op, made=each.op: op is made)}
+            rows = [*found.values()]
+        else:
+            rows = [self._rows[id(leaf)][1]] if id(leaf) in self._rows else []
+        if len(rows) != 1 and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                'strategy.reduce("MEAN", ...) counts each worker alike here: nothing tells of how many rows the value '
+                "of a worker is. Where they have different numbers of rows, as of a last batch, that is not the mean "
+                "of the batch. Call it in the function, or the `tf.function`, that calls `strategy.run`."
+            )
+        return rows if len(rows) == 1 else None
+
     def _mean(self, reduce_op: Any, leaf: Any) -> Any:
         rows = rows_of(leaf)
+        if rows is None and self._is_lone_of_several and self._is_floating(leaf):
+            rows = self._noted(leaf)
         if rows is None or not self._is_floating(leaf):
             return self._reduce(reduce_op, leaf, None)
         first = local_replicas(self._strategy).first

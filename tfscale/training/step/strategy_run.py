@@ -41,7 +41,8 @@ def run_loops(
             # Replicas that are run take turns, and could not send anything from inside of it.
             if fn not in lifted:
                 lifted[fn] = lift(fn)
-            return lifted[fn](args, kwargs, options)
+            results = lifted[fn](args, kwargs, options)
+            return means.with_rows(results, rows_here(strategy, args, kwargs or {}), (args, kwargs))
         is_by_hand = calling_model(CALLS + ON_BATCH) is None
         if is_by_hand:
             begin_loop(strategy, fn)
