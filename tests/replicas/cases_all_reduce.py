@@ -209,6 +209,25 @@ def all_rows(dtype: str) -> list[list[Any]]:
     return [[np.array_equal(each, rows) and each.dtype == rows.dtype for each in result] for result in results]
 
 
+def squeezed_rows(num_replicas: int) -> tuple[str, list[list[Any]]]:
+    """The error where the row of one replica has lost its axis, and what is gathered afterwards, of two rows each."""
+    strategy = _strategy(num_replicas)
+
+    def gathered(rows: Any) -> list[Any]:
+        def replica() -> list[tf.Tensor]:
+            own = tf.fill([rows(replica_id()), 2], float(replica_id()))
+            return [all_gather(tf.squeeze(tf.compat.v1.placeholder_with_default(own, [None, None])))]
+
+        return _run(strategy, replica)[0]
+
+    try:
+        gathered(lambda replica: 1 if replica == 0 else 2)
+        message = ""
+    except tf.errors.InvalidArgumentError as error:
+        message = str(error)
+    return message, [[each.tolist() for each in result] for result in gathered(lambda replica: 2)]
+
+
 def slopes_of_gathered(counts: tuple[int, ...]) -> dict[str, Any]:
     """Slopes, of first and second order, of what replica i makes of all rows: their cubes, i + 1 times."""
     rows = np.random.default_rng(0).normal(size=(sum(counts), 2))

@@ -30,7 +30,11 @@ DTYPES = ("string", "uint8", "bool", "int16", "uint32", "uint64", "int64", "floa
 
 @pytest.fixture(scope="module")
 def results():
-    by_replicas = {1: [], 2: [], 3: [(f"{CASES}:{each}", (3,)) for each in ("sparse_sums", "uneven_slices")]}
+    by_replicas = {
+        1: [],
+        2: [],
+        3: [(f"{CASES}:{each}", (3,)) for each in ("sparse_sums", "uneven_slices", "squeezed_rows")],
+    }
     by_replicas[3].append((f"{CASES}:sizes_of_graphs", (3, 10)))
     for num_replicas, dtypes, _ in SUMS:
         by_replicas[num_replicas].append((f"{CASES}:sums", (num_replicas, dtypes)))
@@ -144,6 +148,12 @@ def test_slopes_of_what_is_gathered_by_hand(results):
     # 1 + 2 + 3 times 3 x^2; the slopes of a replica's own rows are functions of these alone, on every replica.
     np.testing.assert_allclose(first, 6 * 3 * rows**2)
     np.testing.assert_allclose(second, 6 * 6 * rows)
+
+
+def test_rows_of_several_ranks_are_an_error_after_which_collectives_go_on(results):
+    message, gathered = result_of(results, "squeezed_rows", 3)
+    assert "another rank on another replica" in message
+    assert gathered == [[[[0.0, 0.0]] * 2 + [[1.0, 1.0]] * 2 + [[2.0, 2.0]] * 2]] * 3
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -221,17 +221,30 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     if rows.dtype == tf.string:
         return _gather_texts(rows)
     _refuse_to_send_here()
+    rows = rows if rows.shape.rank is not None else _of_one_rank(rows)
     wire = _cast(rows, type_on_the_wire(rows.dtype))
     progress = current_progress()
     if progress is not None:
         progress.arrive([wire])
     gathered = tf.cast(context.all_gather(wire, axis=0) if tf.executing_eagerly() else _gathered(wire), rows.dtype)
-    # TensorFlow knows the rank alone. In eager mode there is nothing to be told.
-    gathered.set_shape([None, *rows.shape[1:]])
+    # TensorFlow knows the rank alone, if any: what was squeezed has none. In eager mode there is nothing to be told.
+    gathered.set_shape(tf.TensorShape([None]).concatenate(rows.shape[1:]))
     if progress is not None:
         progress.leave([gathered])
     mark_equal(gathered)
     return gathered
+
+
+def _of_one_rank(rows: tf.Tensor) -> tf.Tensor:
+    """The same rows, where all replicas have as many axes; elsewhere each ends in an error that says so.
+
+    `tf.squeeze(x)` takes the axis of the rows away where a replica has a single one. A collective whose members have
+    several shapes makes all later ones of the process fail, so their ranks are sent first.
+    """
+    ranks = all_gather(tf.reshape(tf.rank(rows), [1]))
+    text = "What is to be gathered has another rank on another replica: a `squeeze` without an axis?"
+    with tf.control_dependencies([tf.debugging.assert_equal(ranks, tf.rank(rows), text)]):
+        return tf.identity(rows)
 
 
 def _gather_texts(rows: tf.Tensor) -> tf.Tensor:

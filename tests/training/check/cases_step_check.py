@@ -353,6 +353,30 @@ def predictions(build: str, run_eagerly: bool = False) -> dict[str, Any]:
     return {"gap": gap, "looks": len(count), "said": [each for each in messages.kept if "mixes the rows" in each]}
 
 
+class Squeezes(keras.Model):
+    """Predicts without the axes of one: those of the rows, too, where there is one row."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.dense = keras.layers.Dense(units)
+        self.dense.build((None, 8))
+
+    def call(self, inputs: Any) -> Any:
+        return tf.squeeze(self.dense(inputs)[:, None])
+
+
+def squeezed_predictions(units: int, calls: tuple[int, ...]) -> list[list[Any]]:
+    """Shapes of the predictions of so many rows on one device and on three replicas, and how far they are apart."""
+    dp, plain = _data_parallel(3), Squeezes(units)
+    expected = [plain.predict(DATA["x"][:rows], batch_size=24, verbose=0) for rows in calls]
+    with dp.scope():
+        model = dp.prepare(Squeezes(units))
+        model.compile()
+    model.set_weights(plain.get_weights())
+    found = [model.predict(DATA["x"][:rows], batch_size=24, verbose=0) for rows in calls]
+    return [[one.shape, own.shape, float(np.max(np.abs(one - own)))] for one, own in zip(expected, found, strict=True)]
+
+
 class MixesPairs(ModuleLoss):
     """Trains on each row together with another one, by an order that is drawn."""
 

@@ -122,6 +122,13 @@ def test_predictions_that_cannot_be_divided_are_refused():
     assert "gather_rows" in message
 
 
+@pytest.mark.parametrize(("units", "calls"), [(2, (24, 3, 4, 2, 1, 7)), (2, (1, 3)), (2, (2,)), (1, (24, 3, 2, 28))])
+def test_squeezed_predictions_of_single_rows_are_those_of_one_replica(units, calls):
+    for one, own, gap in run_case(f"{CASES}:squeezed_predictions", args=(units, calls)):
+        assert own == one
+        assert gap < 1e-6
+
+
 def test_predictions_of_keras_own_layers_are_not_looked_at():
     assert run_case(f"{CASES}:predictions", args=("neither",)) == {
         "gap": pytest.approx(0.0, abs=1e-6),

@@ -15,7 +15,7 @@ from tfscale.gradients.micro_steps import put_together
 from tfscale.gradients.parts import Part
 from tfscale.replicas.all_reduce import all_gather
 from tfscale.replicas.own_share import make_lone_share, share_of
-from tfscale.replicas.replica_batch import ReplicaBatch
+from tfscale.replicas.replica_batch import ReplicaBatch, places_of_rows
 from tfscale.replicas.share import in_share
 from tfscale.replicas.xla import run_compiled
 from tfscale.training.check.first_step import Steps
@@ -40,7 +40,8 @@ def predict_step(
 
         def predict(part: Part) -> Any:
             with in_share(part.share):
-                outputs = run_compiled(model, lambda: model.predict_step(part.batch.data))
+                data = _in_company(part.batch, share.global_examples)
+                outputs = run_compiled(model, lambda: model.predict_step(data))
             own = tf.cast(part.share.num_examples, tf.int64)
             return tf.nest.map_structure(lambda rows: rows[:own], outputs)
 
@@ -48,12 +49,57 @@ def predict_step(
             return put_together(predict, batch, share, division)
     if terms.divides is None:
         with in_share(share):
-            return run_compiled(model, lambda: model.predict_step(batch.data))
+            data = _in_company(batch, share.global_examples)
+            return run_compiled(model, lambda: model.predict_step(data))
     with in_share(share):
         data = gather_batch(batch)
     with dividing_calls(model, terms.divides, share, make_lone_share(share.global_examples)):
         outputs = model.predict_step(data)
     return tf.nest.map_structure(lambda rows: rows[share.first_row :], outputs)
+
+
+def own_predictions(outputs: Any, batch: ReplicaBatch) -> Any:
+    """The predictions of a replica's own rows, without those of rows that it borrowed.
+
+    The prediction of a batch of one row may have lost the axis of the rows, and stays whole, as on one replica.
+
+    Args:
+        outputs: Structure of tensors `[rows, ...]`, of which the replica's own rows come first.
+        batch: The rows that were given to it.
+    """
+    own = batch.num_examples
+    if batch.global_examples is None:
+        return tf.nest.map_structure(lambda rows: rows[:own], outputs)
+    is_only_row = tf.logical_and(tf.equal(own, 1), tf.equal(batch.global_examples, 1))
+
+    def of_own(rows: Any) -> Any:
+        # Sparse and ragged ones keep all their axes.
+        is_dense = isinstance(rows, tf.Tensor)
+        return rows[: tf.where(is_only_row, tf.shape(rows, tf.int64)[0], own) if is_dense else own]
+
+    return tf.nest.map_structure(of_own, outputs)
+
+
+def _in_company(batch: ReplicaBatch, global_examples: Any) -> Any:
+    """The data of a replica; its row twice where it has one, of a batch of several.
+
+    `tf.squeeze(x)` leaves the axis of the rows out where there is a single one. One replica has several, and so shall
+    each of many. How many there are is no longer in the shapes then.
+
+    Args:
+        batch: The rows of one replica, at least one.
+        global_examples: Rows of the whole batch, a scalar.
+    """
+    flat = tf.nest.flatten(batch.data)
+    for place in places_of_rows(batch):
+        leaf = flat[place]
+        # Of other kinds of tensors nothing is squeezed.
+        if isinstance(leaf, tf.Tensor) and leaf.shape.rank and leaf.shape[0] in (None, 1):
+            rows = tf.shape(leaf, tf.int64)[0]
+            company = tf.maximum(rows, tf.minimum(tf.cast(global_examples, tf.int64), 2))
+            flat[place] = tf.gather(leaf, tf.range(company) % rows)
+            flat[place].set_shape(tf.TensorShape([None]).concatenate(leaf.shape[1:]))
+    return tf.nest.pack_sequence_as(batch.data, flat)
 
 
 def forms_of_predictions(model: keras.Model, terms: Terms) -> Steps:
@@ -67,7 +113,7 @@ def forms_of_predictions(model: keras.Model, terms: Terms) -> Steps:
     def divided(batch: ReplicaBatch) -> Any:
         outputs = predict_step(model, batch, terms=terms)
         with in_share(share_of(batch)):
-            return tf.nest.map_structure(lambda rows: all_gather(rows[: batch.num_examples]), outputs)
+            return tf.nest.map_structure(all_gather, own_predictions(outputs, batch))
 
     def as_logs(outputs: Any) -> dict[str, Any]:
         return {"outputs": outputs}

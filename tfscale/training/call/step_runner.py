@@ -26,6 +26,7 @@ from tfscale.replicas.replica_batch import (
     unsplit_batch,
 )
 from tfscale.training.call.looks import Look, Looks
+from tfscale.training.call.predictions import own_predictions
 from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.call.traced import Traced
 from tfscale.training.step.input_wait import INPUT_WAIT, InputWait
@@ -222,7 +223,7 @@ class StepRunner:
             def replica_step(own: ReplicaBatch) -> Any:
                 outputs = predict(own)
                 if self._replicas.total > 1:
-                    outputs = tf.nest.map_structure(lambda value: value[: own.num_examples], outputs)
+                    outputs = own_predictions(outputs, own)
                 return tf.nest.map_structure(all_gather, outputs) if several_workers else outputs
 
             outputs = self._run(replica_step, batch)
