@@ -139,6 +139,26 @@ def test_what_is_refused_at_once(tmp_path, more, message):
     assert message in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("more", "build", "message"),
+    [
+        (
+            ["--target", "val_accurcy=0.9"],
+            "build",
+            "must be one of the metrics of the model.\nReceived: 'val_accurcy'; there are val_accuracy, val_loss.",
+        ),
+        (["--target", "accurcy=0.9"], "build", "Received: 'accurcy'; there are accuracy, loss."),
+        ([], "broken", "RuntimeError: no model (with rate=0.1 at batch 64)"),
+    ],
+)
+def test_what_is_refused_before_anything_is_trained(tmp_path, more, build, message):
+    ended = run(tmp_path, *more, build=build)
+    assert ended.returncode == 2, ended.stderr
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not list(tmp_path.glob("trials/*"))
+
+
 @pytest.mark.parametrize("text", ["", "loss", "loss=", "loss=nan", "loss=1e", "=3"])
 def test_goals_that_are_none(text):
     with pytest.raises(StudyError, match="A target must be as"):

@@ -91,6 +91,10 @@ class Settings:
         ratio = batch / self.reference_batch
         return {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1.0}[self.rule]
 
+    def recipe(self) -> Trial:
+        """A trial with the recipe's own values, at the batch where they hold."""
+        return Trial(self.reference_batch, 0, 0, {each.name: each.centre for each in self.parameters})
+
 
 def parse_batches(text: str) -> tuple[int, ...]:
     """Reads "16..1024", a factor 2 apart, or "16,64,256".

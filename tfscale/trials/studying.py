@@ -16,6 +16,7 @@ from tfscale.study.goal import Goal
 from tfscale.study.result import Trial, TrialResult, read_result, write_csv, write_result
 from tfscale.study.schedule import BEHIND, Parameter, Settings, least_steps, next_trials
 from tfscale.trials.identity import check_identity
+from tfscale.trials.looking import check_script
 from tfscale.trials.pool import Pool
 from tfscale.trials.training import names_of, read_arrays
 
@@ -86,7 +87,8 @@ def run_study(
         on_result: Told of each trial that has ended, and how many are left of the round.
 
     Raises:
-        StudyError: When the directory is that of another study.
+        StudyError: When the directory is that of another study; and before any trial, when the script fails or the
+            target is none of the model's metrics.
     """
     folder = directory / "trials"
     check_identity("study", directory, {"experiment": dataclasses.asdict(experiment), **dataclasses.asdict(settings)})
@@ -94,6 +96,8 @@ def run_study(
     results = {each.trial.name: each for each in map(read_result, sorted(folder.glob("*.json")))}
     pool, ends_s, commit = Pool(directory / "processes", at_a_time=at_a_time), time.monotonic() + most_s, _commit()
     try:
+        if not results:
+            check_script(pool, directory / "processes", _asked(experiment, settings.recipe()))
         while time.monotonic() < ends_s and (left := next_trials(settings, results.values())):
             waiting = {each.name: each for each in left}
 
@@ -113,15 +117,22 @@ def run_study(
     return list(results.values())
 
 
-def _request(experiment: Experiment, trial: Trial, folder: Path, least: float) -> dict[str, Any]:
+def _asked(experiment: Experiment, trial: Trial) -> dict[str, Any]:
+    """What a process is to be told to make the model of a trial."""
     return {
         "build": dataclasses.astuple(experiment.build),
         "data": dataclasses.astuple(experiment.data),
         "goal": dataclasses.asdict(experiment.goal),
         "trial": dataclasses.asdict(trial) | {"parameters": dict(trial.parameters)},
+        "micro_batch": experiment.micro_batch,
+    }
+
+
+def _request(experiment: Experiment, trial: Trial, folder: Path, least: float) -> dict[str, Any]:
+    return {
+        **_asked(experiment, trial),
         "limit": min(1e15, BEHIND * least),
         "budget": max(1, experiment.budget_examples // trial.batch),
-        "micro_batch": experiment.micro_batch,
         "folder": str(folder),
     }
 
