@@ -73,6 +73,16 @@ def test_a_range_whose_edge_is_the_best_is_widened(best):
     assert len({point.trial.point for point in results.values()}) == 16
 
 
+@pytest.mark.parametrize("octaves", [-7.5, 7.5])
+def test_a_range_that_is_widened_twice_is_tried_further_out(octaves):
+    results = study(settings(), best=0.1 * 2**octaves)
+    rates = sorted(
+        each.trial.parameters["rate"] for each in results.values() if (each.trial.batch, each.trial.seed) == (16, 0)
+    )
+    assert len(set(rates)) == len(rates) == 24
+    assert rates[0] < 0.1 * 2**octaves < rates[-1]
+
+
 @pytest.mark.parametrize(("critical", "batches"), [(900, {512, 1024, 2048}), (200, {512}), (5, {8, 4})])
 def test_extended_until_it_contains_the_critical_batch(critical, batches):
     results = study(settings(), critical=critical)
@@ -132,13 +142,14 @@ def test_settings_that_are_none(changed):
 
 
 def test_files(tmp_path):
-    rows = [run(each) for each in next_trials(settings(), [])]
+    rows = [run(each) for each in next_trials(settings(parameters=(RATE, Parameter("decay", 1e-4, "factor"))), [])]
     rows[3] = TrialResult(rows[3].trial, math.inf, "not finite, at once", 1.5, "cpu", "abc", ((1, 2.5), (2, 1.5)))
     for row in rows:
         write_result(tmp_path, row)
     read = {path.stem: read_result(path) for path in tmp_path.glob("*.json")}
     assert read == {row.trial.name: row for row in rows}
     write_csv(tmp_path / "study.csv", rows)
+    assert (tmp_path / "study.csv").read_text().startswith("batch,point,seed,parameter:rate,parameter:decay,steps,")
     table = {row.trial.name: row for row in read_results(tmp_path)}
     assert {name: (row.steps, row.trial, row.reason) for name, row in table.items()} == {
         row.trial.name: (row.steps, row.trial, row.reason) for row in rows

@@ -10,14 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfscale.errors import StudyError
-from tfscale.study.fit import fit
+from tfscale.study.fit import EDGE, fit
 from tfscale.study.points import MOST_DIMENSIONS, halton_points
 from tfscale.study.result import Trial, TrialResult
 
 # Powers of two from the least rate that is tried to the largest.
 _OCTAVES = 7.0
-# The outer part of a range in which the best point is at its edge.
-_EDGE = 1 / 8
 _MOST_WIDENED = 2
 _MOST_EXTENDED = 4
 # So much further behind the best at its batch a trial is ended.
@@ -130,7 +128,7 @@ def next_trials(settings: Settings, results: Iterable[TrialResult]) -> list[Tria
         results: Of the trials that have ended.
     """
     done = {each.trial.name: each for each in results}
-    batches, places = list(settings.batches), _places(settings, 0)
+    batches, places, times = list(settings.batches), _places(settings, 0), {-1: 0, 1: 0}
     for extended in range(_MOST_EXTENDED + 1):
         for widened in range(_MOST_WIDENED + 1):
             left = _left(settings, batches, places, done)
@@ -139,7 +137,8 @@ def next_trials(settings: Settings, results: Iterable[TrialResult]) -> list[Tria
             side = _edge(settings, batches, places, done)
             if side == 0 or widened == _MOST_WIDENED:
                 break
-            places = [*places, *(_shifted(each, side) for each in _places(settings, len(places)))]
+            times[side] += 1
+            places = [*places, *(_shifted(each, side, times[side]) for each in _places(settings, len(places)))]
         more = _one_more(settings, batches, done)
         if more is None or extended == _MOST_EXTENDED:
             return []
@@ -164,9 +163,9 @@ def _places(settings: Settings, begun: int) -> list[list[float]]:
     return [[(place + 0.5) / settings.trials] for place in range(settings.trials)]
 
 
-def _shifted(place: Sequence[float], side: int) -> list[float]:
-    """To the other side of the edge of the rate's range, half as wide."""
-    return [place[0] / 2 + (1.0 if side > 0 else -0.5), *place[1:]]
+def _shifted(place: Sequence[float], side: int, times: int) -> list[float]:
+    """To the other side of the edge of the rate's range, half as wide, beyond what was widened before."""
+    return [place[0] / 2 + ((1 + times) / 2 if side > 0 else -times / 2), *place[1:]]
 
 
 def _trial(settings: Settings, batch: int, point: int, place: Sequence[float], seed: int) -> Trial:
@@ -198,7 +197,7 @@ def _edge(settings: Settings, batches: Sequence[int], places: Sequence[Sequence[
     """On which side most of the best rates are at the edge: -1, 0 or 1."""
     rates = [place[0] for place in places]
     low, high = min(rates), max(rates)
-    width = _EDGE * max(high - low, 1e-9)
+    width = EDGE * max(high - low, 1e-9)
     sides = []
     for batch in batches:
         names = [(done[_trial(settings, batch, p, place, 0).name].steps, place[0]) for p, place in enumerate(places)]
