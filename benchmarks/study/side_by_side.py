@@ -20,8 +20,9 @@ from benchmarks.processes import ROOT
 from tfscale.parity.target import Target, load
 from tfscale.study.goal import parse_goal
 from tfscale.study.schedule import Settings
+from tfscale.trials.experiment import Experiment
 from tfscale.trials.measuring import import_like_python
-from tfscale.trials.studying import Experiment, count_examples, find_parameters, run_study
+from tfscale.trials.studying import count_examples, find_parameters, run_study
 
 LEAST = 1.7
 _BATCHES, _TRIALS = (32, 64, 128), 4

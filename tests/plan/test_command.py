@@ -177,7 +177,10 @@ REFUSED = {
     "no size": (["--noise", "{alone}", *LINK], "Give --parameters."),
     "growing batch": (["--noise", "{growing}", *LINK], "A trace must be of one batch."),
     "no study": (["--noise", "{good}", *LINK, "--study", "{folder}/none"], "A study must be a table"),
-    "not bracketed": (["--noise", "{good}", *LINK, "--study", "{wide}"], "the batches that were tried contain"),
+    "not bracketed": (
+        ["--noise", "{good}", *LINK, "--study", "{wide}"],
+        "Go on with the study in its directory, with more",
+    ),
     "two sources": (["--noise", "{good}", *LINK, "--study", "{wide}", "--critical-batch", "9"], "from one place"),
 }
 

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,9 +112,24 @@ def test_the_report_needs_nothing_else(studied):
 
 
 def test_a_directory_of_another_study_is_refused(studied):
-    ended = run(studied[0], trials=4)
+    ended = run(studied[0], "--target", "loss=0.4")
     assert ended.returncode == 2
-    assert "A study goes on with what it was begun with.\nReceived: trials=4" in ended.stderr
+    assert "A study goes on with what it was begun with.\nReceived: goal=loss <= 0.4, and in" in ended.stderr
+
+
+def test_a_study_that_has_ended_goes_on_with_more_batches_and_trials(studied, tmp_path):
+    directory = tmp_path / "study"
+    shutil.copytree(studied[0], directory)
+    before = {path.name: path.read_text() for path in (directory / "trials").glob("*.json")}
+    batches = {each.trial.batch for each in read_results(directory)} | {1024}
+    ended = run(directory, "--batches", "32,128,512,1024", "--no-report", trials=4)
+    assert ended.returncode in (0, 1), ended.stderr
+    assert {name: (directory / "trials" / name).read_text() for name in before} == before
+    points = {batch: set() for batch in batches}
+    for each in read_results(directory):
+        points[each.trial.batch].add(each.trial.point)
+    assert {len(each) % 4 for each in points.values()} == {0}
+    assert len(set(map(frozenset, points.values()))) == 1
 
 
 def test_a_trial_that_fails_is_a_row(tmp_path):

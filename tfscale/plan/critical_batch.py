@@ -114,7 +114,8 @@ def from_study(study: Study, goal: str) -> CriticalBatch:
         raise StudyError(
             "A study foretells steps when the batches that were tried contain the critical one, and twice that.\n"
             f"Received: a critical batch of {study.b_crit:.3g}, from batches {min(study.best)} to {max(study.best)}. "
-            "Make a study with larger --batches, or with a target that they reach."
+            "Go on with the study in its directory, with more --batches; where they do not reach the target, make one "
+            "with a target that they do."
         )
     low, high = study.interval
     note = f"a study to {goal}" if goal else "a study"

@@ -16,6 +16,8 @@ from tfscale.errors import StudyError
 COLUMNS = ("batch", "point", "seed", "steps", "reason", "seconds", "device", "commit")
 REACHED = "reached"
 """The reason for which a trial ends well; all others leave it without steps."""
+BUDGET = "budget"
+"""The reason of a trial that was given no more steps."""
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,11 @@ from tfscale.parity.target import find_target
 from tfscale.study import Study, TrialResult, fit
 from tfscale.study.goal import parse_goal
 from tfscale.study.schedule import Settings, parse_batches
+from tfscale.trials.continuing import known_reference_batch
+from tfscale.trials.experiment import Experiment
 from tfscale.trials.measuring import import_like_python
 from tfscale.trials.study_report import write_report
-from tfscale.trials.studying import Experiment, count_examples, find_parameters, run_study
+from tfscale.trials.studying import count_examples, find_parameters, run_study
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,10 +36,10 @@ def run(args: argparse.Namespace) -> int:
     goal, batches = parse_goal(args.target), parse_batches(args.batches)
     examples = count_examples(data)
     parameters = find_parameters(build, tuple(args.search.split(",")))
-    reference = args.reference_batch or batches[len(batches) // 2]
+    directory = Path(args.directory)
+    reference = args.reference_batch or known_reference_batch(directory) or batches[len(batches) // 2]
     settings = Settings(batches, args.trials, args.seeds, parameters, reference, args.rule, examples)
     experiment = Experiment(build, data, goal, args.budget_epochs * examples, args.micro_batch)
-    directory = Path(args.directory)
     most_s = math.inf if args.budget_hours is None else 3600 * args.budget_hours
     with Progress(of=" of this round") as progress:
 

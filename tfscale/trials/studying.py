@@ -12,34 +12,15 @@ from typing import Any
 
 from tfscale.errors import StudyError
 from tfscale.parity.target import Target, load
-from tfscale.study.goal import Goal
 from tfscale.study.result import Trial, TrialResult, read_result, write_csv, write_result
 from tfscale.study.schedule import BEHIND, Parameter, Settings, least_steps, next_trials
-from tfscale.trials.identity import check_identity
+from tfscale.trials.continuing import go_on
+from tfscale.trials.experiment import Experiment
 from tfscale.trials.looking import check_script
 from tfscale.trials.pool import Pool
 from tfscale.trials.training import names_of, read_arrays
 
 _GROUPS = {"momentum": "one minus", "beta_1": "one minus", "beta_2": "one minus"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Experiment:
-    """What a study trains.
-
-    Args:
-        build: Returns the compiled model.
-        data: Returns the examples.
-        goal: The target.
-        budget_examples: That any trial may take.
-        micro_batch: Most rows of one pass; None for all.
-    """
-
-    build: Target
-    data: Target
-    goal: Goal
-    budget_examples: int
-    micro_batch: int | None = None
 
 
 def find_parameters(build: Target, names: tuple[str, ...]) -> tuple[Parameter, ...]:
@@ -91,17 +72,19 @@ def run_study(
             target is none of the model's metrics.
     """
     folder = directory / "trials"
-    check_identity("study", directory, {"experiment": dataclasses.asdict(experiment), **dataclasses.asdict(settings)})
+    settings, budget = go_on(directory, experiment, settings), experiment.budget_examples
     folder.mkdir(parents=True, exist_ok=True)
     results = {each.trial.name: each for each in map(read_result, sorted(folder.glob("*.json")))}
     pool, ends_s, commit = Pool(directory / "processes", at_a_time=at_a_time), time.monotonic() + most_s, _commit()
     try:
         if not results:
             check_script(pool, directory / "processes", _asked(experiment, settings.recipe()))
-        while time.monotonic() < ends_s and (left := next_trials(settings, results.values())):
+        while time.monotonic() < ends_s and (left := next_trials(settings, results.values(), budget_examples=budget)):
             waiting = {each.name: each for each in left}
 
             def request(trial: Trial) -> dict[str, Any]:
+                # What it has left under a smaller budget is not what it leaves now.
+                (folder / f"{trial.name}.json").unlink(missing_ok=True)
                 return _request(experiment, trial, folder, least_steps(results.values(), trial.batch))
 
             requests = [(each.name, lambda each=each: request(each)) for each in left]

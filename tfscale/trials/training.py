@@ -16,7 +16,7 @@ from tfscale.data_parallel import DataParallel
 from tfscale.errors import StudyError
 from tfscale.gradients.model_facts import model_facts
 from tfscale.study.goal import Goal, next_evaluation, steps_to_goal
-from tfscale.study.result import REACHED, Trial, TrialResult
+from tfscale.study.result import BUDGET, REACHED, Trial, TrialResult
 from tfscale.training.strategy import make_strategy
 
 # Examples of the training data on which `loss` and the like are evaluated.
@@ -91,7 +91,7 @@ def train_trial(
     begun_s = time.perf_counter()
     model = make_model(build, trial, micro_batch)
     evaluate = make_evaluation(model, arrays, goal)
-    steps, reason, found = math.inf, "budget", []
+    steps, reason, found = math.inf, BUDGET, []
     at, order = next_evaluation(0), Order(arrays.num_examples, trial.seed)
     for step in range(1, int(limits.budget) + 1):
         rows = order.take(trial.batch)
