@@ -92,6 +92,27 @@ def test_a_study_takes_the_place_of_the_band(tmp_path, capsys):
     assert found["rows"][0]["steps"]["value"] == pytest.approx(found["run"]["steps"])
 
 
+def test_what_was_said_of_the_measuring_is_a_caution(tmp_path, capsys):
+    told = {"approximate": ["micro-steps differ in size"], "clipped_share": 0.35, "examples_per_epoch": 300}
+    path = write(tmp_path, **told)
+    cautions = json.loads(run(capsys, "--noise", path, *LINK, "--json")[1])["cautions"]
+    assert cautions == [
+        "the noise is measured approximately: micro-steps differ in size",
+        "clipping bites in 35 % of the steps: where it does, a rate that grows by a rule goes too far",
+        "the noise scale is more than the 300 examples of an epoch: of such batches nothing can be told",
+    ]
+    out = run(capsys, "--noise", path, *LINK)[1]
+    assert [f"Caution: {each}." for each in cautions] == [line for line in out.splitlines() if "aution" in line]
+    fine = write(tmp_path, "fine", approximate=[], clipped_share=0.2, examples_per_epoch=None)
+    assert "aution" not in run(capsys, "--noise", fine, *LINK)[1]
+    # Of another source than noise its own approximations say nothing, and a study has cautions of its own.
+    study = ["--study", write_study(tmp_path, 100), "--json"]
+    cautions = json.loads(run(capsys, "--noise", path, *LINK, *study)[1])["cautions"]
+    assert [each[:17] for each in cautions] == ["1 trials a batch:", "clipping bites in"]
+    given = json.loads(run(capsys, "--noise", path, *LINK, "--critical-batch", "301", "--json")[1])["cautions"]
+    assert given[1].startswith("the critical batch is more than the 300 examples")
+
+
 OWN = {"parameters": 10**6, "weights": "0a", "optimizer": "SGD", "momentum": 0.9}
 
 
@@ -218,6 +239,7 @@ def test_refused(name, files, capsys):
     "text",
     [
         *("", "{", "[]", "3", '{"replicas": "2"}', '{"step_times": {"a": 1}}', '{"step_times": {"8": "x"}}'),
+        *('{"clipped_share": 2}', '{"approximate": "x"}', '{"examples_per_epoch": "9"}'),
         *('{"momentum": "0.9"}', '{"momentum": NaN}', '{"weights": 3}'),
     ],
 )

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from tfscale.errors import MeasureError
+from tfscale.plan.cautions import with_cautions
 from tfscale.plan.critical_batch import CriticalBatch, from_noise, from_study
 from tfscale.plan.link import COMPARED, PROCESSOR_S_PER_BYTE, Link, network_table, parse_link, parse_seconds
 from tfscale.plan.report import Foretold, describe, to_json
@@ -42,7 +43,7 @@ def answer(args: argparse.Namespace, calibrate: Callable[[Trace], CriticalBatch]
         assumptions.append(f"{args.run_steps} steps of {run.batch:g} examples: given, the trace has {trace.steps}")
     if len(traces) > 1 or args.study or calibrate is not None:
         assumptions += [of_unknown_model(each.path) for each in traces if not each.told]
-    critical = _critical(args, trace, calibrate)
+    critical = with_cautions(_critical(args, trace, calibrate), trace)
     own = max(1, round(run.batch / trace.replicas))
     batches = parse_counts(args.per_replica_batch, "--per-replica-batch") if args.per_replica_batch else [own]
     price = args.price_per_hour

@@ -33,6 +33,7 @@ class CriticalBatch:
         high: Upper end; infinite where there is none.
         source: Where it comes from: `"noise"`, `"branches"`, `"study"` or `"given"`.
         note: What it holds for, in words.
+        cautions: What to know before it is used; empty where there is nothing.
     """
 
     low: float
@@ -40,6 +41,7 @@ class CriticalBatch:
     high: float
     source: str
     note: str
+    cautions: tuple[str, ...] = ()
 
 
 def from_noise(rows: Sequence[TraceRow]) -> CriticalBatch:
@@ -119,4 +121,4 @@ def from_study(study: Study, goal: str) -> CriticalBatch:
         )
     low, high = study.interval
     note = f"a study to {goal}" if goal else "a study"
-    return CriticalBatch(min(low, study.b_crit), study.b_crit, max(high, study.b_crit), "study", note)
+    return CriticalBatch(min(low, study.b_crit), study.b_crit, max(high, study.b_crit), "study", note, study.cautions)
