@@ -178,6 +178,7 @@ def test_a_trace_with_nothing_beside_it_is_said_to_be_of_any_model(tmp_path, cap
     assert "tells whether it is of the same model" in run(capsys, *alone, "--study", study)[1]
 
 
+DIGITS = ["tests/trials/digits.py:build", "tests/trials/digits.py:data"]
 REFUSED = {
     "no such file": (["--noise", "{folder}/none.csv"], "A trace must be a file that can be read."),
     "no link": (["--noise", "{good}", "--replicas", "1,2"], "Give --link, such as --link 25gbit."),
@@ -201,6 +202,12 @@ REFUSED = {
     "not bracketed": (
         ["--noise", "{good}", *LINK, "--study", "{wide}"],
         "Go on with the study in its directory, with more",
+    ),
+    "unused": (["--noise", "{good}", "--optimizer", "adam", "--goal", "3"], "Received: --optimizer, --goal with --noi"),
+    "no traces": (["--link", "1gbit", "--replicas", "2"], "Received: --link without measurements. Give --check with"),
+    "micro-batch": (
+        ["--noise", "{good}", *LINK, "--calibrate", *DIGITS, "--micro-batch", "8"],
+        "Received: --calibrate with --micro-batch 8. Calibrate without it",
     ),
     "two sources": (["--noise", "{good}", *LINK, "--study", "{wide}", "--critical-batch", "9"], "from one place"),
 }
