@@ -57,7 +57,7 @@ def _time(experiment: Experiment, settings: Settings, at_a_time: int) -> tuple[f
     """Seconds of all trials, the start of the processes among them, and the share of the cores that others took."""
     with tempfile.TemporaryDirectory() as folder:
         begun_s, busy_s, own_s = time.perf_counter(), _busy_s(), _own_s()
-        results = run_study(experiment, settings, Path(folder), at_a_time=at_a_time)
+        results, _ = run_study(experiment, settings, Path(folder), at_a_time=at_a_time)
         took_s = time.perf_counter() - begun_s
         other_s = _busy_s() - busy_s - (_own_s() - own_s)
     wrong = [each.reason for each in results if each.reason not in ("budget", "not finite")]

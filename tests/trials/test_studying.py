@@ -1,6 +1,8 @@
 """A small study of digits: run, killed five times and gone on with, fitted, reported."""
 
+import fcntl
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -130,6 +132,24 @@ def test_a_study_that_has_ended_goes_on_with_more_batches_and_trials(studied, tm
         points[each.trial.batch].add(each.trial.point)
     assert {len(each) % 4 for each in points.values()} == {0}
     assert len(set(map(frozenset, points.values()))) == 1
+
+
+def test_a_directory_that_another_process_has_is_refused(tmp_path):
+    with (tmp_path / "lock").open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        json.dump(["here", 5, "noon"], file)
+        file.flush()
+        ended = run(tmp_path)
+    assert ended.returncode == 2
+    assert "A study is run by one process at a time.\nReceived: " in ended.stderr
+    assert "which process 5 on host here has used since noon. Wait for" in ended.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_what_the_hours_left_out_is_said(tmp_path):
+    ended = run(tmp_path, "--budget-hours", "1e-9")
+    assert ended.returncode == 2
+    assert "9 trials of this round were not run, at batches 32, 128, 512: the hours were over." in ended.stderr
 
 
 def test_a_trial_that_fails_is_a_row(tmp_path):

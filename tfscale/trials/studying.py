@@ -8,10 +8,11 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfscale.errors import StudyError
 from tfscale.parity.target import Target, load
+from tfscale.recovery.lock import DirectoryLock
 from tfscale.study.result import Trial, TrialResult, read_result, write_csv, write_result
 from tfscale.study.schedule import BEHIND, Parameter, Settings, least_steps, next_trials
 from tfscale.trials.continuing import go_on
@@ -21,6 +22,15 @@ from tfscale.trials.pool import Pool
 from tfscale.trials.training import names_of, read_arrays
 
 _GROUPS = {"momentum": "one minus", "beta_1": "one minus", "beta_2": "one minus"}
+
+
+class Ended(NamedTuple):
+    """What has come of a study."""
+
+    results: list[TrialResult]
+    """Of all trials."""
+    left: list[Trial]
+    """Trials of the last round that were not run; empty where the study has ended."""
 
 
 def find_parameters(build: Target, names: tuple[str, ...]) -> tuple[Parameter, ...]:
@@ -56,8 +66,8 @@ def run_study(
     at_a_time: int | None = None,
     most_s: float = math.inf,
     on_result: Callable[[TrialResult, int], None] = lambda result, left: None,
-) -> list[TrialResult]:
-    """Runs what is missing of a study; returns the results of all of it.
+) -> Ended:
+    """Runs what is missing of a study; returns the results of all of it, and what was not run.
 
     Args:
         experiment: What is trained.
@@ -68,14 +78,36 @@ def run_study(
         on_result: Told of each trial that has ended, and how many are left of the round.
 
     Raises:
-        StudyError: When the directory is that of another study; and before any trial, when the script fails or the
-            target is none of the model's metrics.
+        StudyError: When the directory is that of another study, or another process has it; and before any trial, when
+            the script fails or the target is none of the model's metrics.
     """
+    lock = DirectoryLock(directory)
+    holder = lock.take()
+    if holder is not None:
+        raise StudyError(
+            f"A study is run by one process at a time.\nReceived: {directory}, which {holder}. Wait for that one to "
+            "end, or give each study a directory of its own."
+        )
+    pool = Pool(directory / "processes", at_a_time=at_a_time)
+    try:
+        return _run(experiment, settings, directory, pool, most_s, on_result)
+    finally:
+        lock.release()
+
+
+def _run(
+    experiment: Experiment,
+    settings: Settings,
+    directory: Path,
+    pool: Pool,
+    most_s: float,
+    on_result: Callable[[TrialResult, int], None],
+) -> Ended:
     folder = directory / "trials"
     settings, budget = go_on(directory, experiment, settings), experiment.budget_examples
     folder.mkdir(parents=True, exist_ok=True)
     results = {each.trial.name: each for each in map(read_result, sorted(folder.glob("*.json")))}
-    pool, ends_s, commit = Pool(directory / "processes", at_a_time=at_a_time), time.monotonic() + most_s, _commit()
+    ends_s, commit = time.monotonic() + most_s, _commit()
     try:
         if not results:
             check_script(pool, directory / "processes", _asked(experiment, settings.recipe()))
@@ -97,7 +129,7 @@ def run_study(
     finally:
         pool.close()
     write_csv(directory / "study.csv", results.values())
-    return list(results.values())
+    return Ended(list(results.values()), next_trials(settings, results.values(), budget_examples=budget))
 
 
 def _asked(experiment: Experiment, trial: Trial) -> dict[str, Any]:
