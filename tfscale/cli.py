@@ -289,14 +289,16 @@ def _add_plan(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     plan_command.add_flags(plan)
     foretelling_flags.add_flags(plan)
-    plan.set_defaults(run=_run_plan, refuse=plan.error)
+    plan.set_defaults(run=_run_plan, refuse=plan.error, parse=plan.parse_args)
 
 
 def _run_plan(args: argparse.Namespace) -> int:
+    defaults = {name: each for name, each in vars(args.parse([])).items() if name not in ("run", "refuse", "parse")}
+    foretelling_flags.check_flags(args, defaults)
     if args.check is not None:
         from tfscale.plan.check import answer as answer_check
 
-        print(answer_check(args.check, args.goal, as_json=args.json))
+        print(answer_check(args))
     elif args.noise is not None:
         # Reading traces takes a moment; the recipe's arithmetic does not need it.
         from tfscale.plan.command import answer

@@ -26,7 +26,7 @@ from benchmarks.links import network, rented
 from benchmarks.links.rented_worker import BATCH
 from benchmarks.processes import ROOT, ContenderError, Worker, cluster_environment, plain_environment
 from tfscale.plan.check import check_runs
-from tfscale.plan.source import read_one
+from tfscale.plan.source import read_all, read_one
 from tfscale.scaling.knob import format_table
 
 REPLICAS = (1, 2, 4)
@@ -157,7 +157,7 @@ def _train_all(rate: str, foretold: Mapping[int, Time], seed: int, directory: Pa
         folders[count].mkdir()
         _train(rate, count, math.ceil(told.steps * (1 if count == 1 else _FURTHER)), seed, folders[count])
     # The lowest loss that all have reached: those of several replicas went further.
-    goal, rows = check_runs(list(map(str, folders.values())))
+    goal, rows, _ = check_runs(read_all(list(map(str, folders.values()))))
     found = {}
     for count, row in zip(folders, rows, strict=True):
         seconds = read_one(folders[count]).seconds_per_step

@@ -20,8 +20,9 @@ from benchmarks.processes import ROOT
 from tfscale.parity.target import Target, load
 from tfscale.study.goal import parse_goal
 from tfscale.study.schedule import Settings
+from tfscale.trials.experiment import Experiment
 from tfscale.trials.measuring import import_like_python
-from tfscale.trials.studying import Experiment, count_examples, find_parameters, run_study
+from tfscale.trials.studying import count_examples, find_parameters, run_study
 
 LEAST = 1.7
 _BATCHES, _TRIALS = (32, 64, 128), 4
@@ -56,7 +57,7 @@ def _time(experiment: Experiment, settings: Settings, at_a_time: int) -> tuple[f
     """Seconds of all trials, the start of the processes among them, and the share of the cores that others took."""
     with tempfile.TemporaryDirectory() as folder:
         begun_s, busy_s, own_s = time.perf_counter(), _busy_s(), _own_s()
-        results = run_study(experiment, settings, Path(folder), at_a_time=at_a_time)
+        results, _ = run_study(experiment, settings, Path(folder), at_a_time=at_a_time)
         took_s = time.perf_counter() - begun_s
         other_s = _busy_s() - busy_s - (_own_s() - own_s)
     wrong = [each.reason for each in results if each.reason not in ("budget", "not finite")]

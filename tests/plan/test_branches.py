@@ -37,9 +37,10 @@ def test_beyond_the_largest_branch_it_is_not_told():
 @pytest.mark.parametrize(("ratio", "is_too_low"), [(0.55, True), (0.79, True), (0.85, False), (math.inf, False)])
 @pytest.mark.parametrize("critical", [40, 1e6])
 def test_a_rate_that_is_too_low_is_a_caution(critical, ratio, is_too_low):
-    note = from_branches(law(critical), 16, at_twice_the_rate=ratio).note
-    assert ("caution: the rate is too low, twice the rate alone takes" in note) is is_too_low
-    assert "16 times the batch" in note
+    found = from_branches(law(critical), 16, at_twice_the_rate=ratio)
+    assert ["the rate is too low, twice the rate alone takes" in each for each in found.cautions] == [True] * is_too_low
+    assert "16 times the batch" in found.note
+    assert "caution" not in found.note
 
 
 def test_the_largest_branch_has_twenty_steps_and_forgets_twice():
@@ -47,12 +48,12 @@ def test_the_largest_branch_has_twenty_steps_and_forgets_twice():
 
 
 def test_digits():
-    value, refusals, notes = run_case("tests.plan.test_branches:calibrated", timeout_s=400)
+    value, refusals, cautions = run_case("tests.plan.test_branches:calibrated", timeout_s=400)
     assert 40 < value < 1200  # a study has 150 to 209 to loss 0.1
     assert "Received: a batch of 128, and 1297 examples." in refusals[0]
     assert "Received: a schedule of the rate." in refusals[1]
     # An eighth of the best rate, and the best one.
-    assert ["caution: the rate is too low" in note for note in notes] == [True, False]
+    assert ["the rate is too low" in "".join(each) for each in cautions] == [True, False]
 
 
 def calibrated():
@@ -71,7 +72,7 @@ def calibrated():
         calibration(*(f"tests/trials/digits.py:{name}" for name in ("for_small_batches", "data")))(trace)
     found = calibrate(build, data, batch=16, seeds=1)
     too_low, tuned = (
-        calibrate(find_target(f"tests/trials/digits.py:{name}", "build"), data, batch=16, seeds=1).note
+        calibrate(find_target(f"tests/trials/digits.py:{name}", "build"), data, batch=16, seeds=1).cautions
         for name in ("too_low", "tuned")
     )
     return found.value or found.low, refusals, (too_low, tuned)

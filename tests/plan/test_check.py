@@ -60,6 +60,37 @@ def test_a_run_that_does_not_get_there(tmp_path, capsys):
     assert "The first run must reach the loss" in err
 
 
+def test_seconds_are_foretold_beside_those_that_came_true(tmp_path, capsys):
+    told = {**TOLD, "device": "GPU", "step_times": {str(b): 0.1 + 0.01 * b for b in (8, 16, 32, 64)}}
+    runs = [write(tmp_path, "a", batch=32, steps=300, told=told), write(tmp_path, "b", batch=64, steps=225)]
+    runs.append(write(tmp_path, "c", batch=128, steps=150, replicas=4))
+    status, out, err = check(capsys, *runs, "--goal", "0.1", "--json")
+    assert status == 0, err
+    found = json.loads(out)
+    first, alone, four = found["runs"]
+    # Of the steps that are foretold, each at 0.1 s and 0.01 s an example.
+    assert alone["foretold_seconds"] == pytest.approx([0.74 * each for each in alone["foretold_steps"]])
+    assert (first["foretold_seconds"], four["foretold_seconds"]) == (None, None)
+    assert "no seconds of several replicas are foretold: give --link" in found["assumptions"]
+    link = ("--link", "1gbit", "--latency", "10ms", "--parameters", "1000000")
+    four = json.loads(check(capsys, *runs, "--goal", "0.1", *link, "--json")[1])["runs"][2]
+    # 4 MB over a ring of four, of which the packs hide two thirds of the computing.
+    waiting = max(0.0, 3 * 0.01 + 4e6 * 1.5 / 125e6 - 2 / 3 * 0.42)
+    assert four["foretold_seconds"] == pytest.approx([(0.42 + waiting) * each for each in four["foretold_steps"]])
+    status, out, _ = check(capsys, *runs, "--goal", "0.1", *link)
+    low, high = four["foretold_seconds"]
+    assert f"  {low:.3g} to {high:.3g}  " in out
+    assert "Link 1gbit, latency 10000 us: assumed, a ring." in out
+
+
+def test_cautions_of_the_first_run_are_told(tmp_path, capsys):
+    told = {**TOLD, "approximate": ["so"], "clipped_share": 0.5}
+    runs = [write(tmp_path, "a", batch=32, steps=100, told=told), write(tmp_path, "b", batch=64, steps=100)]
+    out = check(capsys, *runs)[1]
+    assert "Caution: the noise is measured approximately: so." in out
+    assert len(json.loads(check(capsys, *runs, "--json")[1])["cautions"]) == 2
+
+
 def test_what_is_refused(tmp_path, capsys):
     good = write(tmp_path, "a", batch=32, steps=100)
     other = write(tmp_path, "b", batch=64, steps=100, told={**TOLD, "model": "another"})
@@ -68,6 +99,9 @@ def test_what_is_refused(tmp_path, capsys):
         ((good, other), "Traces must be of one model"),
         ((good, str(tmp_path / "none")), "A trace must be a file that can be read"),
         ((good, good, "--goal", "nan"), "must be a finite number"),
+        ((good, good, "--link", "fast"), "A link must be a rate"),
+        ((good, good, "--replicas", "2", "--rule", "sqrt"), "Received: --replicas, --rule with --check. Leave out"),
+        ((good, good, "--noise", "x", "--study", "y"), "Received: --noise, --study with --check"),
     ):
         status, out, err = check(capsys, *argv)
         assert (status, out) == (2, "")

@@ -92,6 +92,27 @@ def test_a_study_takes_the_place_of_the_band(tmp_path, capsys):
     assert found["rows"][0]["steps"]["value"] == pytest.approx(found["run"]["steps"])
 
 
+def test_what_was_said_of_the_measuring_is_a_caution(tmp_path, capsys):
+    told = {"approximate": ["micro-steps differ in size"], "clipped_share": 0.35, "examples_per_epoch": 300}
+    path = write(tmp_path, **told)
+    cautions = json.loads(run(capsys, "--noise", path, *LINK, "--json")[1])["cautions"]
+    assert cautions == [
+        "the noise is measured approximately: micro-steps differ in size",
+        "clipping bites in 35 % of the steps: where it does, a rate that grows by a rule goes too far",
+        "the noise scale is more than the 300 examples of an epoch: of such batches nothing can be told",
+    ]
+    out = run(capsys, "--noise", path, *LINK)[1]
+    assert [f"Caution: {each}." for each in cautions] == [line for line in out.splitlines() if "aution" in line]
+    fine = write(tmp_path, "fine", approximate=[], clipped_share=0.2, examples_per_epoch=None)
+    assert "aution" not in run(capsys, "--noise", fine, *LINK)[1]
+    # Of another source than noise its own approximations say nothing, and a study has cautions of its own.
+    study = ["--study", write_study(tmp_path, 100), "--json"]
+    cautions = json.loads(run(capsys, "--noise", path, *LINK, *study)[1])["cautions"]
+    assert [each[:17] for each in cautions] == ["1 trials a batch:", "clipping bites in"]
+    given = json.loads(run(capsys, "--noise", path, *LINK, "--critical-batch", "301", "--json")[1])["cautions"]
+    assert given[1].startswith("the critical batch is more than the 300 examples")
+
+
 OWN = {"parameters": 10**6, "weights": "0a", "optimizer": "SGD", "momentum": 0.9}
 
 
@@ -157,6 +178,7 @@ def test_a_trace_with_nothing_beside_it_is_said_to_be_of_any_model(tmp_path, cap
     assert "tells whether it is of the same model" in run(capsys, *alone, "--study", study)[1]
 
 
+DIGITS = ["tests/trials/digits.py:build", "tests/trials/digits.py:data"]
 REFUSED = {
     "no such file": (["--noise", "{folder}/none.csv"], "A trace must be a file that can be read."),
     "no link": (["--noise", "{good}", "--replicas", "1,2"], "Give --link, such as --link 25gbit."),
@@ -177,7 +199,16 @@ REFUSED = {
     "no size": (["--noise", "{alone}", *LINK], "Give --parameters."),
     "growing batch": (["--noise", "{growing}", *LINK], "A trace must be of one batch."),
     "no study": (["--noise", "{good}", *LINK, "--study", "{folder}/none"], "A study must be a table"),
-    "not bracketed": (["--noise", "{good}", *LINK, "--study", "{wide}"], "the batches that were tried contain"),
+    "not bracketed": (
+        ["--noise", "{good}", *LINK, "--study", "{wide}"],
+        "Go on with the study in its directory, with more",
+    ),
+    "unused": (["--noise", "{good}", "--optimizer", "adam", "--goal", "3"], "Received: --optimizer, --goal with --noi"),
+    "no traces": (["--link", "1gbit", "--replicas", "2"], "Received: --link without measurements. Give --check with"),
+    "micro-batch": (
+        ["--noise", "{good}", *LINK, "--calibrate", *DIGITS, "--micro-batch", "8"],
+        "Received: --calibrate with --micro-batch 8. Calibrate without it",
+    ),
     "two sources": (["--noise", "{good}", *LINK, "--study", "{wide}", "--critical-batch", "9"], "from one place"),
 }
 
@@ -215,6 +246,7 @@ def test_refused(name, files, capsys):
     "text",
     [
         *("", "{", "[]", "3", '{"replicas": "2"}', '{"step_times": {"a": 1}}', '{"step_times": {"8": "x"}}'),
+        *('{"clipped_share": 2}', '{"approximate": "x"}', '{"examples_per_epoch": "9"}'),
         *('{"momentum": "0.9"}', '{"momentum": NaN}', '{"weights": 3}'),
     ],
 )

@@ -124,6 +124,18 @@ def test_cautions(rows, caution):
     assert (found.regimes is None) == (found.rms > 0.15)
 
 
+def test_a_best_rate_at_the_edge_is_told_of_its_batch():
+    def rows(batches, points):
+        return [row for row in results(100, noise=0, batches=batches) if row.trial.point in points]
+
+    # The best of all is point 3.
+    found = fit([*rows((8, 16), range(8)), *rows((32, 64), range(3, 8)), *rows((128,), range(4))])
+    assert [each for each in found.cautions if "edge" in each] == [
+        "the best rate is at the edge of its range at 32, 64 (the least that was tried) and 128 (the largest that "
+        "was tried): the steps may be fewer beyond"
+    ]
+
+
 def test_a_target_that_was_not_reached():
     rows = [TrialResult(Trial(batch, 0, 0), math.inf, "budget") for batch in BATCHES]
     with pytest.raises(StudyError, match="A study needs three batches at which the target was reached"):

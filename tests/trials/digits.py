@@ -29,6 +29,10 @@ def failing(rate=0.1):
     return build(rate)
 
 
+def broken(rate=0.1):
+    raise RuntimeError("no model")
+
+
 def data():
     digits = load_digits()
     x, y = (digits.data / 16).astype("float32"), digits.target.astype("int32")

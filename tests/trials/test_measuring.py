@@ -39,6 +39,7 @@ def test_it_is_what_the_examples_say(answers):
     assert set(beside["step_times"]) == {"8", "16", "32", "64"}
     assert all(seconds > 0 for seconds in beside["step_times"].values())
     assert (beside["trainable_parameters"], beside["device"]) == (6, "CPU")
+    assert beside["examples_per_epoch"] == 512
     low, high = found["interval"]
     assert low < found["noise_scale"] < high
 

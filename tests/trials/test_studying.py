@@ -1,7 +1,10 @@
 """A small study of digits: run, killed five times and gone on with, fitted, reported."""
 
+import fcntl
 import itertools
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,9 +114,42 @@ def test_the_report_needs_nothing_else(studied):
 
 
 def test_a_directory_of_another_study_is_refused(studied):
-    ended = run(studied[0], trials=4)
+    ended = run(studied[0], "--target", "loss=0.4")
     assert ended.returncode == 2
-    assert "A study goes on with what it was begun with.\nReceived: trials=4" in ended.stderr
+    assert "A study goes on with what it was begun with.\nReceived: goal=loss <= 0.4, and in" in ended.stderr
+
+
+def test_a_study_that_has_ended_goes_on_with_more_batches_and_trials(studied, tmp_path):
+    directory = tmp_path / "study"
+    shutil.copytree(studied[0], directory)
+    before = {path.name: path.read_text() for path in (directory / "trials").glob("*.json")}
+    batches = {each.trial.batch for each in read_results(directory)} | {1024}
+    ended = run(directory, "--batches", "32,128,512,1024", "--no-report", trials=4)
+    assert ended.returncode in (0, 1), ended.stderr
+    assert {name: (directory / "trials" / name).read_text() for name in before} == before
+    points = {batch: set() for batch in batches}
+    for each in read_results(directory):
+        points[each.trial.batch].add(each.trial.point)
+    assert {len(each) % 4 for each in points.values()} == {0}
+    assert len(set(map(frozenset, points.values()))) == 1
+
+
+def test_a_directory_that_another_process_has_is_refused(tmp_path):
+    with (tmp_path / "lock").open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        json.dump(["here", 5, "noon"], file)
+        file.flush()
+        ended = run(tmp_path)
+    assert ended.returncode == 2
+    assert "A study is run by one process at a time.\nReceived: " in ended.stderr
+    assert "which process 5 on host here has used since noon. Wait for" in ended.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_what_the_hours_left_out_is_said(tmp_path):
+    ended = run(tmp_path, "--budget-hours", "1e-9")
+    assert ended.returncode == 2
+    assert "9 trials of this round were not run, at batches 32, 128, 512: the hours were over." in ended.stderr
 
 
 def test_a_trial_that_fails_is_a_row(tmp_path):
@@ -137,6 +173,26 @@ def test_what_is_refused_at_once(tmp_path, more, message):
     ended = run(tmp_path, *more)
     assert ended.returncode == 2
     assert message in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "build", "message"),
+    [
+        (
+            ["--target", "val_accurcy=0.9"],
+            "build",
+            "must be one of the metrics of the model.\nReceived: 'val_accurcy'; there are val_accuracy, val_loss.",
+        ),
+        (["--target", "accurcy=0.9"], "build", "Received: 'accurcy'; there are accuracy, loss."),
+        ([], "broken", "RuntimeError: no model (with rate=0.1 at batch 64)"),
+    ],
+)
+def test_what_is_refused_before_anything_is_trained(tmp_path, more, build, message):
+    ended = run(tmp_path, *more, build=build)
+    assert ended.returncode == 2, ended.stderr
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not list(tmp_path.glob("trials/*"))
 
 
 @pytest.mark.parametrize("text", ["", "loss", "loss=", "loss=nan", "loss=1e", "=3"])

@@ -38,7 +38,7 @@ def from_branches(examples: Mapping[int, float], batch: float, *, at_twice_the_r
     """Returns the critical batch, in a band from half to twice that.
 
     A branch has a larger rate besides its batch. Where the run's own is too low the branch gains by that, and the
-    critical batch seems larger than it is: then the note ends in a caution.
+    critical batch seems larger than it is: then there is a caution.
 
     Args:
         examples: E_k by k; infinite where a branch did not get there: such a one tells nothing.
@@ -73,13 +73,15 @@ def from_branches(examples: Mapping[int, float], batch: float, *, at_twice_the_r
     grid = [low + (high - low) * place / 4000 for place in range(4001)]
     value = math.exp(min(grid, key=spread))
     shown = ", ".join(f"{k} times the batch {each:.2f} times the examples" for k, each in sorted(told.items()))
+    cautions: tuple[str, ...] = ()
     if at_twice_the_rate < _TUNED:
-        shown += (
-            f"; caution: the rate is too low, twice the rate alone takes {at_twice_the_rate:.2f} times the examples. "
-            "The branches gain by theirs, and the critical batch is smaller than this: calibrate at a tuned rate"
+        cautions = (
+            f"the rate is too low, twice the rate alone takes {at_twice_the_rate:.2f} times the examples; the branches "
+            "gain by theirs, and the critical batch is smaller than this: calibrate at a tuned rate",
         )
     largest = max(told) * batch
     if value > FROM_BRANCHES * largest:
         note = f"branches, it is beyond the largest one: {shown}"
-        return CriticalBatch(largest / FROM_BRANCHES, None, math.inf, "branches", note)
-    return CriticalBatch(value / FROM_BRANCHES, value, value * FROM_BRANCHES, "branches", f"branches: {shown}")
+        return CriticalBatch(largest / FROM_BRANCHES, None, math.inf, "branches", note, cautions)
+    note = f"branches: {shown}"
+    return CriticalBatch(value / FROM_BRANCHES, value, value * FROM_BRANCHES, "branches", note, cautions)

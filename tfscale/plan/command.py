@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tfscale.errors import MeasureError
+from tfscale.plan.cautions import with_cautions
 from tfscale.plan.critical_batch import CriticalBatch, from_noise, from_study
-from tfscale.plan.link import COMPARED, PROCESSOR_S_PER_BYTE, Link, network_table, parse_link, parse_seconds
+from tfscale.plan.given import check_count, link_of, size_bytes_of, step_time_of
+from tfscale.plan.link import COMPARED, Link, network_table, parse_link
 from tfscale.plan.report import Foretold, describe, to_json
 from tfscale.plan.rows import Run, advise, predict
 from tfscale.plan.source import Trace, check_same_model, goal_of, models_of, of_unknown_model, read_all
-from tfscale.plan.step_time import LEAST_BATCHES, MOST_OFF, StepTime
+from tfscale.plan.step_time import StepTime
 from tfscale.study import fit
 
 _MOST = 10**9
-_BYTES_PER_NUMBER = 4
 
 
 def answer(args: argparse.Namespace, calibrate: Callable[[Trace], CriticalBatch] | None = None) -> str:
@@ -35,14 +36,14 @@ def answer(args: argparse.Namespace, calibrate: Callable[[Trace], CriticalBatch]
     traces = read_all(args.noise)
     trace = traces[0]
     numbers = parse_counts(args.replicas or "1,2,4,8,16", "--replicas")
-    step_time, assumptions = _step_time(args.step_times, traces)
-    link = _link(args, trace, max(numbers), assumptions)
+    step_time, assumptions = step_time_of(args.step_times, traces)
+    link = link_of(args, trace, max(numbers), assumptions)
     run = _run(args, trace, max(numbers))
     if args.run_steps is not None:
         assumptions.append(f"{args.run_steps} steps of {run.batch:g} examples: given, the trace has {trace.steps}")
     if len(traces) > 1 or args.study or calibrate is not None:
         assumptions += [of_unknown_model(each.path) for each in traces if not each.told]
-    critical = _critical(args, trace, calibrate)
+    critical = with_cautions(_critical(args, trace, calibrate), trace)
     own = max(1, round(run.batch / trace.replicas))
     batches = parse_counts(args.per_replica_batch, "--per-replica-batch") if args.per_replica_batch else [own]
     price = args.price_per_hour
@@ -85,68 +86,8 @@ def _run(args: argparse.Namespace, trace: Trace, most: int) -> Run:
     steps: float = trace.steps if args.run_steps is None else args.run_steps
     if args.study and args.run_steps is None:
         steps = fit(args.study, draws=0).law.steps(trace.batch)
-    for name, value in (("--run-steps", steps), ("--parameters", args.parameters)):
-        if value is not None and not 1 <= value <= 10**15:
-            raise MeasureError(f"`{name}` must be a positive integer, at most 1e15.\nReceived: {value!r}."[:500])
-    parameters = args.parameters or trace.parameters
-    if parameters is None and most > 1:
-        raise MeasureError(
-            "What travels between replicas must be known.\n"
-            f"Received: {trace.path!r}, with no summary beside it. Give --parameters."
-        )
-    return Run(steps, trace.batch, _BYTES_PER_NUMBER * (parameters or 0), args.micro_batch)
-
-
-def _link(args: argparse.Namespace, trace: Trace, most: int, assumptions: list[str]) -> Link | None:
-    if args.link is None:
-        if most > 1:
-            raise MeasureError(
-                "The time of a step on several replicas depends on what joins them.\n"
-                f"Received: up to {most} replicas, and no link. Give --link, such as --link 25gbit."
-            )
-        return None
-    on_cpu = trace.told.get("device") == "CPU"
-    latency = None if args.latency is None else parse_seconds(args.latency)
-    link = parse_link(args.link, latency_s=latency, processor_s_per_byte=PROCESSOR_S_PER_BYTE if on_cpu else 0.0)
-    of_processor = f"; {1e9 * link.processor_s_per_byte:g} ms/MB of the processor's time" if on_cpu else ""
-    assumptions.append(f"link {link.name}, latency {1e6 * link.latency_s:g} us: assumed, a ring{of_processor}")
-    return link
-
-
-def _step_time(text: str | None, traces: Sequence[Trace]) -> tuple[StepTime, list[str]]:
-    """Times that were given, that were timed, or at the worst those of the runs themselves."""
-    measured: dict[int, float] = {}
-    if text is not None:
-        measured, source = _parse_times(text), "given"
-    else:
-        for trace in traces:
-            measured |= trace.step_times
-        source = "timed on one replica, by `tfscale measure`"
-    if not measured:
-        source = "of the runs themselves, with what measuring and their own links added: rather too long"
-        for trace in traces:
-            seconds = trace.seconds_per_step
-            if seconds is not None and seconds > 0:
-                measured[max(1, round(trace.batch / trace.replicas))] = seconds
-    found = StepTime.fit(measured)
-    told = f"step times {source}"
-    if found.fixed_s is not None and found.per_example_s is not None:
-        told += f": {1e3 * found.fixed_s:.3g} ms + {1e3 * found.per_example_s:.3g} ms an example"
-        if found.off > MOST_OFF:
-            told += f", from which they are up to {100 * found.off:.0f} % off: time them where nothing else runs"
-    else:
-        told += f", at {len(measured)} batches: between and beyond there is a band; {LEAST_BATCHES} would tell"
-    return found, [told]
-
-
-def _parse_times(text: str) -> dict[int, float]:
-    pairs = [part.partition(":") for part in text.split(",")]
-    if not all(batch.isdecimal() and batch.isascii() and int(batch[:15]) > 0 for batch, _, _ in pairs):
-        raise MeasureError(f"Step times must be as 16:12ms,32:15ms.\nReceived: {text[:200]!r}.")
-    times = {int(batch[:15]): parse_seconds(seconds) for batch, _, seconds in pairs}
-    if len(times) < len(pairs):
-        raise MeasureError(f"Step times must name each batch once.\nReceived: {text[:200]!r}.")
-    return times
+    check_count("--run-steps", steps)
+    return Run(steps, trace.batch, size_bytes_of(args.parameters, trace, most), args.micro_batch)
 
 
 def _network(

@@ -33,6 +33,7 @@ class CriticalBatch:
         high: Upper end; infinite where there is none.
         source: Where it comes from: `"noise"`, `"branches"`, `"study"` or `"given"`.
         note: What it holds for, in words.
+        cautions: What to know before it is used; empty where there is nothing.
     """
 
     low: float
@@ -40,6 +41,7 @@ class CriticalBatch:
     high: float
     source: str
     note: str
+    cautions: tuple[str, ...] = ()
 
 
 def from_noise(rows: Sequence[TraceRow]) -> CriticalBatch:
@@ -114,8 +116,9 @@ def from_study(study: Study, goal: str) -> CriticalBatch:
         raise StudyError(
             "A study foretells steps when the batches that were tried contain the critical one, and twice that.\n"
             f"Received: a critical batch of {study.b_crit:.3g}, from batches {min(study.best)} to {max(study.best)}. "
-            "Make a study with larger --batches, or with a target that they reach."
+            "Go on with the study in its directory, with more --batches; where they do not reach the target, make one "
+            "with a target that they do."
         )
     low, high = study.interval
     note = f"a study to {goal}" if goal else "a study"
-    return CriticalBatch(min(low, study.b_crit), study.b_crit, max(high, study.b_crit), "study", note)
+    return CriticalBatch(min(low, study.b_crit), study.b_crit, max(high, study.b_crit), "study", note, study.cautions)

@@ -52,6 +52,7 @@ def _basis(found: Foretold) -> list[str]:
         f"{number}: {critical.note}.",
         f"The run: {run.steps:.6g} steps of {run.batch:g} examples{reached}. Rates as the rules have them.",
         *(f"{each[0].upper()}{each[1:]}." for each in found.assumptions),
+        *(f"Caution: {each}." for each in critical.cautions),
     ]
 
 
@@ -113,6 +114,7 @@ def to_json(found: Foretold) -> dict[str, Any]:
         },
         "run": {"steps": found.run.steps, "batch": found.run.batch, "gradient_bytes": found.run.size_bytes},
         "assumptions": list(found.assumptions),
+        "cautions": list(critical.cautions),
         "rows": [_row_to_json(row) for row in found.rows],
         "network": None if found.network is None else {"num_replicas": found.network[0], "links": found.network[1]},
     }

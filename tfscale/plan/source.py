@@ -54,6 +54,21 @@ class Trace:
         return self.told.get("trainable_parameters", self.told.get("parameters"))
 
     @property
+    def examples_per_epoch(self) -> float | None:
+        """Of the data; None where nothing says so."""
+        return self.told.get("examples_per_epoch")
+
+    @property
+    def clipped_share(self) -> float:
+        """Share of the measured steps in which the optimizer clips; 0 where nothing says so."""
+        return float(self.told.get("clipped_share", 0.0))
+
+    @property
+    def approximate(self) -> tuple[str, ...]:
+        """Why what was measured is not exact; empty where it is, and where nothing says so."""
+        return tuple(self.told.get("approximate", ()))
+
+    @property
     def step_times(self) -> dict[int, float]:
         """Seconds of a step of one replica by its examples, as they were timed; empty where they were not."""
         return {int(batch): float(seconds) for batch, seconds in self.told.get("step_times", {}).items()}
@@ -103,6 +118,7 @@ def _read_beside(file: Path, num_rows: int) -> dict[str, Any]:
         momentum = told.get("momentum", 0.0)
         if isinstance(momentum, bool) or not isinstance(momentum, int | float) or not math.isfinite(momentum):
             raise ValueError(f"momentum is {str(momentum)[:100]!r}")
+        _check_limits(told)
         if told.get("replicas", 1) < 1:
             raise ValueError("no replicas")
         times = told.get("step_times", {})
@@ -121,6 +137,18 @@ def _read_beside(file: Path, num_rows: int) -> dict[str, Any]:
             "Keep both files of a run together."
         )
     return dict(told)
+
+
+def _check_limits(told: Mapping[str, Any]) -> None:
+    """Of what a plan makes cautions."""
+    for name, most in (("clipped_share", 1.0), ("examples_per_epoch", 1e15)):
+        # Of a run that ended within its first epoch nothing is known of that.
+        value = 0.0 if told.get(name) is None else told[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise ValueError(f"{name} is {str(value)[:100]!r}")
+    approximate = told.get("approximate", [])
+    if not isinstance(approximate, list) or not all(isinstance(each, str) for each in approximate):
+        raise ValueError(f"approximate is {str(approximate)[:100]!r}")
 
 
 def read_all(paths: Sequence[str]) -> list[Trace]:

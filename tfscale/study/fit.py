@@ -20,6 +20,8 @@ MOST_RMS = 0.15
 _EXPONENTS = (0.6, 2.0)
 # So many times the critical batch the largest is to be.
 WIDER = 2.0
+# The outer part of a range, at which the best point is at its edge.
+EDGE = 1 / 8
 _FEW_TRIALS = 8
 
 
@@ -213,8 +215,29 @@ def _cautions(study: Study, by_batch: _Points) -> Iterable[str]:
     missing = sorted(set(by_batch) - set(study.best))
     if missing:
         yield f"the target was not reached at {', '.join(map(str, missing))}"
+    yield from _at_the_edge(study, by_batch)
     counts = {len(points) for points in by_batch.values()}
     if min(counts) < _FEW_TRIALS:
         yield f"{min(counts)} trials a batch: fewer than {_FEW_TRIALS} make the critical batch too large"
     if len(counts) > 1:
         yield "the batches have unequal numbers of trials"
+
+
+def _at_the_edge(study: Study, by_batch: _Points) -> Iterable[str]:
+    """What is said where the first parameter of the best point is at an end of what was tried at its batch."""
+    found: dict[str, list[int]] = {"the least that was tried": [], "the largest that was tried": []}
+    least, largest = found.values()
+    name = next((name for best in study.best_parameters.values() for name in best), None)
+    for batch, best in study.best_parameters.items():
+        tried = [rows[0].trial.parameters.get(name or "", 0.0) for rows in by_batch[batch].values()]
+        if min(tried) <= 0 or min(tried) == max(tried):
+            continue
+        low, high = math.log(min(tried)), math.log(max(tried))
+        place = (math.log(best[name or ""]) - low) / (high - low)
+        if place <= EDGE:
+            least.append(batch)
+        elif place >= 1 - EDGE:
+            largest.append(batch)
+    told = [f"{', '.join(map(str, batches))} ({which})" for which, batches in found.items() if batches]
+    if told:
+        yield f"the best {name} is at the edge of its range at {' and '.join(told)}: the steps may be fewer beyond"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 
@@ -31,6 +32,29 @@ def halton_points(count: int, dimensions: int, *, seed: int = 0) -> list[list[fl
         Owen 2017, "A randomized Halton algorithm in R", arXiv:1706.02808.
     """
     return [[_radical_inverse(index, prime, seed) for prime in _PRIMES[:dimensions]] for index in range(count)]
+
+
+def spread_evenly(first: int, count: int) -> list[float]:
+    """Returns places between 0 and 1: some of them evenly, and each further one in the middle of the widest gap.
+
+    Where several gaps are as wide, in the one nearest to 1/2. A larger count begins with what a smaller one has.
+
+    Args:
+        first: How many are evenly spread.
+        count: How many in all.
+
+    Example:
+        >>> from tfscale.study.points import spread_evenly
+        >>> spread_evenly(4, 4), spread_evenly(4, 7)[4:]
+        ([0.125, 0.375, 0.625, 0.875], [0.5, 0.25, 0.75])
+    """
+    places = [(place + 0.5) / first for place in range(first)]
+    while len(places) < count:
+        ordered = [0.0, *sorted(places), 1.0]
+        gaps = [(after - before, (before + after) / 2) for before, after in itertools.pairwise(ordered)]
+        # Differences that are alike but for their last digits are alike.
+        places.append(max(gaps, key=lambda gap: (round(gap[0], 9), -round(abs(gap[1] - 0.5), 9), -gap[1]))[1])
+    return places[:count]
 
 
 def _radical_inverse(index: int, base: int, seed: int) -> float:

@@ -16,6 +16,8 @@ from tfscale.errors import StudyError
 COLUMNS = ("batch", "point", "seed", "steps", "reason", "seconds", "device", "commit")
 REACHED = "reached"
 """The reason for which a trial ends well; all others leave it without steps."""
+BUDGET = "budget"
+"""The reason of a trial that was given no more steps."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,9 @@ def read_result(path: Path) -> TrialResult:
 
 
 def write_csv(path: Path, results: Iterable[TrialResult]) -> None:
-    """Writes a table with a row for each trial, in the order of their names."""
+    """Writes a table with a row for each trial, in the order of their names; the parameters are in their own order."""
     ordered = sorted(results, key=lambda each: each.trial.name)
-    names = sorted({name for each in ordered for name in each.trial.parameters})
+    names = list(dict.fromkeys(name for each in ordered for name in each.trial.parameters))
     part = path.with_name(f"{path.name}.part")
     with part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -5,19 +5,19 @@ A function of the settings and of the results alone: a study that was killed goe
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfscale.errors import StudyError
-from tfscale.study.fit import fit
-from tfscale.study.points import MOST_DIMENSIONS, halton_points
-from tfscale.study.result import Trial, TrialResult
+from tfscale.study.fit import EDGE, fit
+from tfscale.study.goal import next_evaluation
+from tfscale.study.points import MOST_DIMENSIONS, halton_points, spread_evenly
+from tfscale.study.result import BUDGET, Trial, TrialResult
 
 # Powers of two from the least rate that is tried to the largest.
 _OCTAVES = 7.0
-# The outer part of a range in which the best point is at its edge.
-_EDGE = 1 / 8
 _MOST_WIDENED = 2
 _MOST_EXTENDED = 4
 # So much further behind the best at its batch a trial is ended.
@@ -64,6 +64,7 @@ class Settings:
         reference_batch: At which the parameters' centres hold.
         rule: By what the centre of the rate follows the batch: `"linear"`, `"sqrt"` or `"none"`.
         most_batch: Beyond which the study is not extended: the examples that there are.
+        first_trials: Points a batch with which the study was begun, where there were fewer; None for as many.
     """
 
     batches: tuple[int, ...]
@@ -73,6 +74,7 @@ class Settings:
     reference_batch: int
     rule: str
     most_batch: int
+    first_trials: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.parameters) <= MOST_DIMENSIONS:
@@ -90,6 +92,10 @@ class Settings:
         """By what the rule multiplies a rate."""
         ratio = batch / self.reference_batch
         return {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1.0}[self.rule]
+
+    def recipe(self) -> Trial:
+        """A trial with the recipe's own values, at the batch where they hold."""
+        return Trial(self.reference_batch, 0, 0, {each.name: each.centre for each in self.parameters})
 
 
 def parse_batches(text: str) -> tuple[int, ...]:
@@ -114,33 +120,32 @@ def parse_batches(text: str) -> tuple[int, ...]:
     return (*doubled, most)
 
 
-def next_trials(settings: Settings, results: Iterable[TrialResult]) -> list[Trial]:
+def next_trials(settings: Settings, results: Iterable[TrialResult], *, budget_examples: float = 0) -> list[Trial]:
     """Returns the trials of the next round; none when the study has ended.
 
     First all points at all batches, large batches first: they are cheap in steps. Then the better half of the points
     with more seeds; then wider ranges, where the best rate is at the edge of its own, for all batches alike; then more
-    batches, until those that reach the target go to twice the critical one, or beyond.
+    batches, until those that reach the target go to twice the critical one, or beyond. What was tried with fewer
+    batches, points or seeds is a part of it.
 
     Args:
         settings: Of the study.
         results: Of the trials that have ended.
+        budget_examples: Trials that were ended by a smaller budget are run again.
     """
-    done = {each.trial.name: each for each in results}
-    batches, places = list(settings.batches), _places(settings, 0)
-    for extended in range(_MOST_EXTENDED + 1):
-        for widened in range(_MOST_WIDENED + 1):
-            left = _left(settings, batches, places, done)
-            if left:
-                return left
-            side = _edge(settings, batches, places, done)
-            if side == 0 or widened == _MOST_WIDENED:
-                break
-            places = [*places, *(_shifted(each, side) for each in _places(settings, len(places)))]
-        more = _one_more(settings, batches, done)
-        if more is None or extended == _MOST_EXTENDED:
-            return []
-        batches.append(more)
-    return []
+    rows = list(results)
+    done = {each.trial.name: each for each in rows if not _is_cut_short(each, budget_examples)}
+    batches = sorted({*settings.batches, *(each.trial.batch for each in rows)})
+    points = _Points(settings, rows)
+    if left := _left(settings, batches, points.tried, done):
+        return left
+    side = _edge(settings, batches, points.tried, done)
+    if side and points.times[side] < _MOST_WIDENED:
+        return _left(settings, batches, points.widened(side), done)
+    more = _one_more(settings, batches, done)
+    if more is None or len(set(batches) - set(settings.batches)) == _MOST_EXTENDED:
+        return []
+    return _left(settings, [*batches, more], points.tried, done)
 
 
 def least_steps(results: Iterable[TrialResult], batch: int) -> float:
@@ -149,20 +154,70 @@ def least_steps(results: Iterable[TrialResult], batch: int) -> float:
 
 
 _Done = Mapping[str, TrialResult]
+# By the numbers of points.
+_Places = dict[int, list[float]]
 
 
-def _places(settings: Settings, begun: int) -> list[list[float]]:
-    """The next points in the unit cube."""
-    points = halton_points(begun + settings.trials, len(settings.parameters))[begun:]
-    if len(settings.parameters) > 1:
-        return points
-    # Of one parameter alone, evenly.
-    return [[(place + 0.5) / settings.trials] for place in range(settings.trials)]
+def _is_cut_short(result: TrialResult, budget_examples: float) -> bool:
+    """Whether a trial was ended by a budget, and this one lets it get to one more evaluation."""
+    last = result.evaluations[-1][0] if result.evaluations else 0
+    return result.reason == BUDGET and next_evaluation(last) <= budget_examples // result.trial.batch
 
 
-def _shifted(place: Sequence[float], side: int) -> list[float]:
-    """To the other side of the edge of the rate's range, half as wide."""
-    return [place[0] / 2 + (1.0 if side > 0 else -0.5), *place[1:]]
+class _Points:
+    """Where the points lie, by their numbers, in the unit cube and beside it.
+
+    A point keeps the number that it has: it is found again by its values. New ones get the least numbers that are free.
+
+    Args:
+        settings: Of the study.
+        results: Of the trials that have ended.
+    """
+
+    def __init__(self, settings: Settings, results: Iterable[TrialResult]):
+        self._settings = settings
+        self._known = {(each.trial.batch, _values(each.trial)): each.trial.point for each in results}
+        self._batches = sorted({batch for batch, _ in self._known})
+        taken = set(self._known.values())
+        self._free = (number for number in itertools.count() if number not in taken)
+        self.times = {-1: 0, 1: 0}
+        """How often the range was widened on each side."""
+        self.tried = self._numbered(_places(settings, 0, 0))
+        for side, times in itertools.product(self.times, range(1, _MOST_WIDENED + 1)):
+            places = _places(settings, side, times)
+            if any(self._number(place) is not None for place in places):
+                self.times[side] = times
+                self.tried |= self._numbered(places)
+
+    def widened(self, side: int) -> _Places:
+        """With those of a range that is wider on one side."""
+        return self.tried | self._numbered(_places(self._settings, side, self.times[side] + 1))
+
+    def _numbered(self, places: Iterable[list[float]]) -> _Places:
+        numbers = ((self._number(place), place) for place in places)
+        return {next(self._free) if number is None else number: place for number, place in numbers}
+
+    def _number(self, place: Sequence[float]) -> int | None:
+        keys = ((batch, _values(_trial(self._settings, batch, 0, place, 0))) for batch in self._batches)
+        return next((self._known[key] for key in keys if key in self._known), None)
+
+
+def _values(trial: Trial) -> tuple[str, ...]:
+    # The last digits of a power differ by machine.
+    return tuple(f"{name}={value:.9g}" for name, value in sorted(trial.parameters.items()))
+
+
+def _places(settings: Settings, side: int, times: int) -> list[list[float]]:
+    """Those of the range itself, or of a part half as wide beyond it, or beyond what was widened before."""
+    dimensions = len(settings.parameters)
+    if dimensions == 1:
+        places = [[place] for place in spread_evenly(settings.first_trials or settings.trials, settings.trials)]
+    else:
+        places = halton_points(settings.trials, dimensions, seed=2 * times - (side > 0))
+    if side == 0:
+        return places
+    begin = (1 + times) / 2 if side > 0 else -times / 2
+    return [[begin + place[0] / 2, *place[1:]] for place in places]
 
 
 def _trial(settings: Settings, batch: int, point: int, place: Sequence[float], seed: int) -> Trial:
@@ -171,33 +226,33 @@ def _trial(settings: Settings, batch: int, point: int, place: Sequence[float], s
     return Trial(batch, point, seed, {each.name: each.value(where, growth) for each, where in pairs})
 
 
-def _left(settings: Settings, batches: Sequence[int], places: Sequence[Sequence[float]], done: _Done) -> list[Trial]:
+def _left(settings: Settings, batches: Iterable[int], points: _Places, done: _Done) -> list[Trial]:
     ordered = sorted(batches, reverse=True)
-    first = [_trial(settings, batch, point, place, 0) for batch in ordered for point, place in enumerate(places)]
+    first = [_trial(settings, batch, point, place, 0) for batch in ordered for point, place in points.items()]
     left = [each for each in first if each.name not in done]
     if left:
         return left
     again = []
     for batch in ordered:
-        own = [_trial(settings, batch, point, place, 0) for point, place in enumerate(places)]
+        own = [_trial(settings, batch, point, place, 0) for point, place in points.items()]
         own.sort(key=lambda each: (done[each.name].steps, each.point))
         better = [each for each in own[: max(1, settings.trials // 2)] if math.isfinite(done[each.name].steps)]
         again += [
-            _trial(settings, batch, each.point, places[each.point], seed)
+            _trial(settings, batch, each.point, points[each.point], seed)
             for each in better
             for seed in range(1, settings.seeds)
         ]
     return [each for each in again if each.name not in done]
 
 
-def _edge(settings: Settings, batches: Sequence[int], places: Sequence[Sequence[float]], done: _Done) -> int:
+def _edge(settings: Settings, batches: Iterable[int], points: _Places, done: _Done) -> int:
     """On which side most of the best rates are at the edge: -1, 0 or 1."""
-    rates = [place[0] for place in places]
+    rates = [place[0] for place in points.values()]
     low, high = min(rates), max(rates)
-    width = _EDGE * max(high - low, 1e-9)
+    width = EDGE * max(high - low, 1e-9)
     sides = []
     for batch in batches:
-        names = [(done[_trial(settings, batch, p, place, 0).name].steps, place[0]) for p, place in enumerate(places)]
+        names = [(done[_trial(settings, batch, p, place, 0).name].steps, place[0]) for p, place in points.items()]
         steps, rate = min(names)
         sides.append(0 if math.isinf(steps) else -1 if rate <= low + width else 1 if rate >= high - width else 0)
     return max((-1, 0, 1), key=lambda side: (sides.count(side) > 0 and side != 0, sides.count(side)))

@@ -23,6 +23,7 @@ from tfscale.parity.child_process import end_process, end_with_parent, take_call
 from tfscale.parity.target import Target, load
 from tfscale.study.goal import Goal
 from tfscale.study.result import Trial, TrialResult, write_result
+from tfscale.trials.looking import look
 from tfscale.trials.training import Limits, read_arrays, train_trial
 
 
@@ -30,6 +31,9 @@ def perform(request: dict[str, Any]) -> None:
     """Runs one request in this process."""
     sys.path[:0] = [path for path in request["import_paths"] if path not in sys.path]
     tf.config.threading.set_intra_op_parallelism_threads(request["threads"])
+    if "answer" in request:
+        look(request)
+        return
     folder = Path(request["folder"])
     trial, begun_s = Trial(**request["trial"]), time.perf_counter()
     try:

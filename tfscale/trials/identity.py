@@ -1,4 +1,4 @@
-"""Is a directory that of the study or sweep that goes on in it?"""
+"""Is a directory that of the sweep that goes on in it?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_identity(kind: str, directory: Path, identity: Mapping[str, Any]) -> N
     """Notes in a new directory what it is for; refuses one that is for something else.
 
     Args:
-        kind: `"study"` or `"sweep"`, by which the note is called.
+        kind: `"sweep"`, by which the note is called.
         directory: Made where it is not there.
         identity: What must be the same when it goes on; can be written as JSON.
 

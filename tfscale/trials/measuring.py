@@ -97,7 +97,9 @@ def measure(
     if path is not None:
         times = time_steps(functions[0](), user_data.first_batch, max(1, batch // replicas))
         device = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
-        _add_beside(path, {"step_times": times, "device": device})
+        # The run may have been shorter than an epoch.
+        examples = batch * user_data.facts.num_steps
+        _add_beside(path, {"step_times": times, "device": device, "examples_per_epoch": examples})
     return noise
 
 

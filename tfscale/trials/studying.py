@@ -8,37 +8,29 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfscale.errors import StudyError
 from tfscale.parity.target import Target, load
-from tfscale.study.goal import Goal
+from tfscale.recovery.lock import DirectoryLock
 from tfscale.study.result import Trial, TrialResult, read_result, write_csv, write_result
 from tfscale.study.schedule import BEHIND, Parameter, Settings, least_steps, next_trials
-from tfscale.trials.identity import check_identity
+from tfscale.trials.continuing import go_on
+from tfscale.trials.experiment import Experiment
+from tfscale.trials.looking import check_script
 from tfscale.trials.pool import Pool
 from tfscale.trials.training import names_of, read_arrays
 
 _GROUPS = {"momentum": "one minus", "beta_1": "one minus", "beta_2": "one minus"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Experiment:
-    """What a study trains.
+class Ended(NamedTuple):
+    """What has come of a study."""
 
-    Args:
-        build: Returns the compiled model.
-        data: Returns the examples.
-        goal: The target.
-        budget_examples: That any trial may take.
-        micro_batch: Most rows of one pass; None for all.
-    """
-
-    build: Target
-    data: Target
-    goal: Goal
-    budget_examples: int
-    micro_batch: int | None = None
+    results: list[TrialResult]
+    """Of all trials."""
+    left: list[Trial]
+    """Trials of the last round that were not run; empty where the study has ended."""
 
 
 def find_parameters(build: Target, names: tuple[str, ...]) -> tuple[Parameter, ...]:
@@ -74,8 +66,8 @@ def run_study(
     at_a_time: int | None = None,
     most_s: float = math.inf,
     on_result: Callable[[TrialResult, int], None] = lambda result, left: None,
-) -> list[TrialResult]:
-    """Runs what is missing of a study; returns the results of all of it.
+) -> Ended:
+    """Runs what is missing of a study; returns the results of all of it, and what was not run.
 
     Args:
         experiment: What is trained.
@@ -86,18 +78,45 @@ def run_study(
         on_result: Told of each trial that has ended, and how many are left of the round.
 
     Raises:
-        StudyError: When the directory is that of another study.
+        StudyError: When the directory is that of another study, or another process has it; and before any trial, when
+            the script fails or the target is none of the model's metrics.
     """
+    lock = DirectoryLock(directory)
+    holder = lock.take()
+    if holder is not None:
+        raise StudyError(
+            f"A study is run by one process at a time.\nReceived: {directory}, which {holder}. Wait for that one to "
+            "end, or give each study a directory of its own."
+        )
+    pool = Pool(directory / "processes", at_a_time=at_a_time)
+    try:
+        return _run(experiment, settings, directory, pool, most_s, on_result)
+    finally:
+        lock.release()
+
+
+def _run(
+    experiment: Experiment,
+    settings: Settings,
+    directory: Path,
+    pool: Pool,
+    most_s: float,
+    on_result: Callable[[TrialResult, int], None],
+) -> Ended:
     folder = directory / "trials"
-    check_identity("study", directory, {"experiment": dataclasses.asdict(experiment), **dataclasses.asdict(settings)})
+    settings, budget = go_on(directory, experiment, settings), experiment.budget_examples
     folder.mkdir(parents=True, exist_ok=True)
     results = {each.trial.name: each for each in map(read_result, sorted(folder.glob("*.json")))}
-    pool, ends_s, commit = Pool(directory / "processes", at_a_time=at_a_time), time.monotonic() + most_s, _commit()
+    ends_s, commit = time.monotonic() + most_s, _commit()
     try:
-        while time.monotonic() < ends_s and (left := next_trials(settings, results.values())):
+        if not results:
+            check_script(pool, directory / "processes", _asked(experiment, settings.recipe()))
+        while time.monotonic() < ends_s and (left := next_trials(settings, results.values(), budget_examples=budget)):
             waiting = {each.name: each for each in left}
 
             def request(trial: Trial) -> dict[str, Any]:
+                # What it has left under a smaller budget is not what it leaves now.
+                (folder / f"{trial.name}.json").unlink(missing_ok=True)
                 return _request(experiment, trial, folder, least_steps(results.values(), trial.batch))
 
             requests = [(each.name, lambda each=each: request(each)) for each in left]
@@ -110,18 +129,25 @@ def run_study(
     finally:
         pool.close()
     write_csv(directory / "study.csv", results.values())
-    return list(results.values())
+    return Ended(list(results.values()), next_trials(settings, results.values(), budget_examples=budget))
 
 
-def _request(experiment: Experiment, trial: Trial, folder: Path, least: float) -> dict[str, Any]:
+def _asked(experiment: Experiment, trial: Trial) -> dict[str, Any]:
+    """What a process is to be told to make the model of a trial."""
     return {
         "build": dataclasses.astuple(experiment.build),
         "data": dataclasses.astuple(experiment.data),
         "goal": dataclasses.asdict(experiment.goal),
         "trial": dataclasses.asdict(trial) | {"parameters": dict(trial.parameters)},
+        "micro_batch": experiment.micro_batch,
+    }
+
+
+def _request(experiment: Experiment, trial: Trial, folder: Path, least: float) -> dict[str, Any]:
+    return {
+        **_asked(experiment, trial),
         "limit": min(1e15, BEHIND * least),
         "budget": max(1, experiment.budget_examples // trial.batch),
-        "micro_batch": experiment.micro_batch,
         "folder": str(folder),
     }
 

@@ -16,7 +16,7 @@ from tfscale.data_parallel import DataParallel
 from tfscale.errors import StudyError
 from tfscale.gradients.model_facts import model_facts
 from tfscale.study.goal import Goal, next_evaluation, steps_to_goal
-from tfscale.study.result import REACHED, Trial, TrialResult
+from tfscale.study.result import BUDGET, REACHED, Trial, TrialResult
 from tfscale.training.strategy import make_strategy
 
 # Examples of the training data on which `loss` and the like are evaluated.
@@ -89,19 +89,9 @@ def train_trial(
         micro_batch: Most rows of one pass; None for all.
     """
     begun_s = time.perf_counter()
-    keras.utils.set_random_seed(1000 + trial.seed)
-    named = {"batch": trial.batch, **trial.parameters}
-    arguments = {name: named[name] for name in names_of(build) if name in named}
-    if micro_batch is None or micro_batch >= trial.batch:
-        model = build(**arguments)
-    else:
-        strategy = make_strategy(devices=1)
-        with strategy.scope():
-            model = build(**arguments)
-        dp = DataParallel(global_batch=trial.batch, micro_batch=micro_batch, devices=strategy)
-        model = dp.prepare(model)
+    model = make_model(build, trial, micro_batch)
     evaluate = make_evaluation(model, arrays, goal)
-    steps, reason, found = math.inf, "budget", []
+    steps, reason, found = math.inf, BUDGET, []
     at, order = next_evaluation(0), Order(arrays.num_examples, trial.seed)
     for step in range(1, int(limits.budget) + 1):
         rows = order.take(trial.batch)
@@ -123,6 +113,19 @@ def train_trial(
     device = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     seconds = time.perf_counter() - begun_s
     return TrialResult(trial, steps, reason, seconds, device[0].device_type, "", tuple(found), model_facts(model))
+
+
+def make_model(build: Callable[..., Any], trial: Trial, micro_batch: int | None) -> Any:
+    """Returns what `build` makes for a trial; its steps take `micro_batch` rows at a time, where that is fewer."""
+    keras.utils.set_random_seed(1000 + trial.seed)
+    named = {"batch": trial.batch, **trial.parameters}
+    arguments = {name: named[name] for name in names_of(build) if name in named}
+    if micro_batch is None or micro_batch >= trial.batch:
+        return build(**arguments)
+    strategy = make_strategy(devices=1)
+    with strategy.scope():
+        model = build(**arguments)
+    return DataParallel(global_batch=trial.batch, micro_batch=micro_batch, devices=strategy).prepare(model)
 
 
 class Order:
@@ -163,7 +166,7 @@ def make_evaluation(model: Any, arrays: Arrays, goal: Goal) -> Callable[[], floa
             f"{goal.metric.removeprefix('val_')!r}."
         )
     pair: Any = arrays.validation if is_validation else tuple(each[:_MOST_EVALUATED] for each in arrays.train)
-    name = goal.metric.removeprefix("val_")
+    name, prefix = goal.metric.removeprefix("val_"), "val_" if is_validation else ""
 
     def evaluate() -> float:
         model.reset_metrics()
@@ -175,8 +178,8 @@ def make_evaluation(model: Any, arrays: Arrays, goal: Goal) -> Callable[[], floa
         model.reset_metrics()
         if name not in logs:
             raise StudyError(
-                f"The target must be one of the metrics of the model.\nReceived: {name!r}; there are "
-                f"{', '.join(sorted(logs))}. Give it to `compile`."
+                f"The target must be one of the metrics of the model.\nReceived: {goal.metric!r}; there are "
+                f"{', '.join(prefix + each for each in sorted(logs))}. Give it to `compile`, or take one of these."
             )
         return float(logs[name])
 

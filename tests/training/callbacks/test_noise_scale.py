@@ -102,6 +102,7 @@ def test_files_and_callbacks_beside_one_another(tmp_path):
     # It goes on from what `Recovery` has saved.
     assert (rows[0].step, rows[0].seen) == (21, 236)
     assert summary["steps_measured"] == len(rows)
+    assert summary["examples_per_epoch"] == 106
     assert summary["optimizer"] == "SGD"
     assert summary["parameters"] == 65
 

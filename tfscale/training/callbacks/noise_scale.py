@@ -123,7 +123,8 @@ class NoiseScale(ClosedByFit):
         self.clipped_share = 0.0
         self.approximate: list[str] = []
         self._clipped = self._first = self._waiting = self._steps = 0
-        self._seen_before = self._began_s = self._start_s = self._taken_s = self._epoch_seen = 0.0
+        self._seen_before = self._began_s = self._start_s = self._taken_s = 0.0
+        self._epoch_seen = self._epoch_examples = 0.0
         self._loss = (0.0, 0.0)
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -210,6 +211,9 @@ class NoiseScale(ClosedByFit):
         del epoch, logs
         if not self._measures() or self._recorder is None:
             return
+        seen, self._epoch_seen = self._recorder.seen() - self._epoch_seen, self._recorder.seen()
+        # An epoch that is not made whole has fewer.
+        self._epoch_examples = max(self._epoch_examples, seen)
         self._take()
         if not self.rows and self._steps and not self._has_warned:
             self._has_warned = True
@@ -217,7 +221,6 @@ class NoiseScale(ClosedByFit):
                 "Nothing was measured of the noise in the gradients: it takes two replicas, `micro_batch`, or on one "
                 "replica Keras's own step, and gradients that are not summed before the optimizer gets them."
             )
-        seen, self._epoch_seen = self._recorder.seen() - self._epoch_seen, self._recorder.seen()
         if self.found is None or not self._is_chief():
             return
         more = [f"approximate: {each}" for each in self.approximate]
@@ -344,6 +347,8 @@ class NoiseScale(ClosedByFit):
             "steps_needed": None if found is None else found.steps_needed,
             "clipped_share": self.clipped_share,
             "approximate": self.approximate,
+            # None until the first epoch has ended.
+            "examples_per_epoch": self._epoch_examples or None,
             "by_layer": {name: each.value for name, each in self.by_layer.items()},
         }
 
