@@ -7,7 +7,9 @@ of replicas is such a mean (`replica_count.py`). Here each counts as its rows do
 
 from __future__ import annotations
 
+import functools
 import logging
+import operator
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -87,7 +89,7 @@ class MeansByRows:
             return None
         if tf.is_symbolic_tensor(leaf):
             known = leaf.graph.get_collection(_ROWS)
-            found = {id(rows): rows for each, rows in known if depends_on([leaf], lambda op, made=each.op: op is made)}
+            found = {id(rows): rows for each, rows in known if depends_on([leaf], functools.partial(operator.is_, each.op))}
             rows = [*found.values()]
         else:
             rows = [self._rows[id(leaf)][1]] if id(leaf) in self._rows else []
