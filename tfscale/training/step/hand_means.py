@@ -89,8 +89,8 @@ class MeansByRows:
             return None
         if tf.is_symbolic_tensor(leaf):
             known = leaf.graph.get_collection(_ROWS)
-            found = {id(rows): rows for each, rows in known if depends_on([leaf], functools.partial(operator.is_, each.op))}
-            rows = [*found.values()]
+            behind = [rows for each, rows in known if depends_on([leaf], functools.partial(operator.is_, each.op))]
+            rows = [*{id(each): each for each in behind}.values()]
         else:
             rows = [self._rows[id(leaf)][1]] if id(leaf) in self._rows else []
         if len(rows) != 1 and not self._has_warned:
