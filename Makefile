@@ -23,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint lint-workflows bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-logical bench-gpu bench-meeting bench-study study-demo docs look pictures contract programs programs-init canary soak clean
+.PHONY: help demo demo-recovery dist test test-long test-contract test-engines test-gpu test-release lint lint-workflows bench bench-torch bench-links bench-scaling bench-data bench-recovery bench-check bench-first-step bench-logical bench-gpu bench-meeting bench-study study-demo docs look pictures contract contract-workers programs programs-init canary soak clean
 
 help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
@@ -50,6 +50,7 @@ help:
 	@echo "make bench-study  ten studies, an hour at most: critical batches of SGD, momentum and AdamW on digits, photographs and text"
 	@echo "make study-demo  up to which batch do digits pay? 7 batches, 8 rates each: a picture and a page in demo_output/study"
 	@echo "make contract  the tables of docs/contract.md: plain Keras and tfscale, row by row"
+	@echo "make contract-workers  every case of the contract on three workers: what is not as on one replica"
 	@echo "make programs  the corpus: Keras scripts on 1, 2 and 3 replicas and on 2 workers, beside plain Keras"
 	@echo "make docs    the site of the documentation, in build/site; warnings are errors, links are followed, snippets run"
 	@echo "make look    every page of it in Chromium: wide and narrow, light and dark"
@@ -151,6 +152,9 @@ study-demo: $(VENV)/.examples
 
 contract: $(VENV)/.test
 	$(BIN)/python -m benchmarks.contract --write docs/contract.md
+
+contract-workers: $(VENV)/.test
+	$(BIN)/python -m tests.training.contract_on_workers
 
 programs: $(VENV)/.test
 	$(BIN)/python -m tests.programs --write docs/programs.md
