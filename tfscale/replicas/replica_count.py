@@ -53,6 +53,8 @@ _UNCONVERTED = ("NOT CONVERTIBLE TO TENSOR", "_CountInLoop", "of type 'ReplicaCo
 _COUNTS = "tfscale_counts_of_replicas"
 # Likewise, what was divided by it, and what came of that.
 _PARTS = "tfscale_parts_of_replicas"
+# The graphs in which such is noted while a function runs: the step's own, and those of functions that it calls.
+_GRAPHS = Slot[list[Any] | None]("graphs_of_loop")
 # They hand on what they are given, in another shape or type.
 _HAND_ON = SAME_VALUES | {"BroadcastTo", "Fill", "GatherV2", "Pack", "StridedSlice", "Tile"}
 _ADD_UP = SAME_VALUES | {"AddN", "AddV2", "Mean", "Mul", "MulNoNan", "Neg", "RealDiv", "Sub", "Sum"}
@@ -63,7 +65,8 @@ _COMPARE = frozenset(("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "
 @contextlib.contextmanager
 def in_loop(rows: LoopRows | None) -> Iterator[None]:
     """Says what this thread's replica holds, while it runs a function of a loop by hand."""
-    with _ROWS.carrying(rows), contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers):
+    traced = contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers)
+    with _ROWS.carrying(rows), _GRAPHS.carrying([]), traced:
         try:
             with _refusing_whole_numbers(), _refusing_parts_of_parts():
                 yield
@@ -77,12 +80,9 @@ def in_loop(rows: LoopRows | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _refusing_whole_numbers() -> Iterator[None]:
-    """Refuses, in a graph, what makes a whole number of the number of replicas that stands for the rows of one."""
+    """Refuses, in graphs, what makes a whole number of the number of replicas that stands for the rows of one."""
     yield
-    if tf.executing_eagerly():
-        return
-    graph = tf.compat.v1.get_default_graph()
-    left, seen = graph.get_collection(_COUNTS), set[int]()
+    left, seen = _all_noted(_COUNTS), set[int]()
     while left:
         tensor = left.pop()
         for op in tensor.consumers():
@@ -96,11 +96,9 @@ def _refusing_whole_numbers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _refusing_parts_of_parts() -> Iterator[None]:
-    """Refuses, in a graph, to divide a loss by the number of replicas that was divided by it already."""
+    """Refuses, in graphs, to divide a loss by the number of replicas that was divided by it already."""
     yield
-    if tf.executing_eagerly():
-        return
-    divided = tf.compat.v1.get_default_graph().get_collection(_PARTS)
+    divided = _all_noted(_PARTS)
     parts = {id(part) for _, part in divided}
     for given, _ in divided:
         left, seen = [given], set[int]()
@@ -120,8 +118,19 @@ def _refusing_parts_of_parts() -> Iterator[None]:
 
 def _noted(count: tf.Tensor) -> tf.Tensor:
     if tf.is_symbolic_tensor(count):
-        count.graph.add_to_collection(_COUNTS, count)
+        _note(count.graph, _COUNTS, count)
     return count
+
+
+def _note(graph: Any, name: str, what: Any) -> None:
+    graph.add_to_collection(name, what)
+    graphs = _GRAPHS.value
+    if graphs is not None and not any(each is graph for each in graphs):
+        graphs.append(graph)
+
+
+def _all_noted(name: str) -> list[Any]:
+    return [each for graph in _GRAPHS.value or [] for each in graph.get_collection(name)]
 
 
 def is_in_loop() -> bool:
@@ -308,7 +317,7 @@ def _divided(value: Any, now: Any) -> Any:
     value = value if value.dtype.is_floating else tf.cast(value, tf.float32)
     part = tf.math.multiply_no_nan(value, now.rows.part(value.dtype))
     if tf.is_symbolic_tensor(part):
-        part.graph.add_to_collection(_PARTS, (value, part))
+        _note(part.graph, _PARTS, (value, part))
     return part
 
 

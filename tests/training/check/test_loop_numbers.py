@@ -16,9 +16,10 @@ def test_what_is_no_sum_is_refused(found, name):
     assert "must be a part of a sum" in found[f"bent: {name}"]
 
 
+@pytest.mark.parametrize("kind", ["twice", "twice, in a function"])
 @pytest.mark.parametrize("name", TWICE)
-def test_what_is_divided_twice_is_refused(found, name):
-    assert "divided by the number of replicas once" in found[f"twice: {name}"]
+def test_what_is_divided_twice_is_refused(found, kind, name):
+    assert "divided by the number of replicas once" in found[f"{kind}: {name}"]
 
 
 @pytest.mark.parametrize("name", SUMS)
