@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
@@ -49,7 +50,7 @@ def predict_step(
             return put_together(predict, batch, share, division)
     if terms.divides is None:
         with in_share(share):
-            data = _in_company(batch, share.global_examples)
+            data = batch.data if share.num_replicas == 1 else _in_company(batch, share.global_examples)
             return run_compiled(model, lambda: model.predict_step(data))
     with in_share(share):
         data = gather_batch(batch)
@@ -95,11 +96,15 @@ def _in_company(batch: ReplicaBatch, global_examples: Any) -> Any:
         leaf = flat[place]
         # Of other kinds of tensors nothing is squeezed.
         if isinstance(leaf, tf.Tensor) and leaf.shape.rank and leaf.shape[0] in (None, 1):
-            rows = tf.shape(leaf, tf.int64)[0]
-            company = tf.maximum(rows, tf.minimum(tf.cast(global_examples, tf.int64), 2))
-            flat[place] = tf.gather(leaf, tf.range(company) % rows)
+            is_lone = tf.logical_and(tf.equal(tf.shape(leaf)[0], 1), tf.greater(global_examples, 1))
+            # Others are handed on, and not copied.
+            flat[place] = tf.cond(is_lone, functools.partial(_twice, leaf), functools.partial(tf.identity, leaf))
             flat[place].set_shape(tf.TensorShape([None]).concatenate(leaf.shape[1:]))
     return tf.nest.pack_sequence_as(batch.data, flat)
+
+
+def _twice(rows: tf.Tensor) -> tf.Tensor:
+    return tf.concat([rows, rows], 0)
 
 
 def forms_of_predictions(model: keras.Model, terms: Terms) -> Steps:
