@@ -82,7 +82,7 @@ COMMANDS = {
             "study",
             "find the critical batch of your model by training it at many batches",
             "tfscale study train.py:build train.py:data --target val_accuracy=0.95 --batches 16..512 --directory s",
-            {0: "the batches contain the critical one", 1: "they do not"},
+            {0: "batches up to twice the critical one reached the target", 1: "they did not"},
         ),
         Command(
             "sweep",
