@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -18,26 +17,20 @@ import tensorflow as tf
 
 import tfscale
 from benchmarks import fitting
+from benchmarks.answering import answering
 from benchmarks.gpu import models
 from benchmarks.gpu.plan import CONTENDERS, GPTS, PER_REPLICA_BATCH
 
 
 def main() -> None:
     """Serves until the parent is gone."""
-    # Whatever a library prints goes to the log; only answers go to the parent.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def answer(said: dict[str, Any]) -> None:
-        answers.write(json.dumps(said) + "\n")
-        answers.flush()
-
+    answer = answering()
     said, block = start(**json.loads(sys.stdin.readline()))
-    answer(said)
+    answer(**said)
     for line in sys.stdin:
         request = json.loads(line)
         seconds, loss = block(request["steps_per_epoch"], request["epochs"])
-        answer({"seconds": seconds, "loss": loss, "peak_bytes": peak_bytes()})
+        answer(seconds=seconds, loss=loss, peak_bytes=peak_bytes())
 
 
 def start(contender: str, model: str, size: str, policy: str, num_cpus: int) -> tuple[dict[str, Any], fitting.Block]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.answering import answering
 from benchmarks.links import network
 
 BATCH = 16
@@ -16,14 +17,7 @@ _EVERY = 20
 
 def main() -> None:
     """Does what the parent's first line says."""
-    # Whatever a library prints goes to the log; only answers go to the parent.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def answer(**values: Any) -> None:
-        answers.write(json.dumps(values) + "\n")
-        answers.flush()
-
+    answer = answering()
     start = json.loads(sys.stdin.readline())
     os.sched_setaffinity(0, {start["core"]})
     if start["workers"] > 1:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.answering import answering
 from benchmarks.contenders import PER_REPLICA_BATCH
 from benchmarks.links import network, timeline
 from benchmarks.links.options import OPTIONS, Option
@@ -19,14 +20,7 @@ from benchmarks.links.options import OPTIONS, Option
 
 def main() -> None:
     """Serves until the parent is gone."""
-    # Whatever a library prints goes to the log; only answers go to the parent.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def answer(**values: Any) -> None:
-        answers.write(json.dumps(values) + "\n")
-        answers.flush()
-
+    answer = answering()
     start = json.loads(sys.stdin.readline())
     rank = start["rank"]
     os.sched_setaffinity(0, {start["core"]})

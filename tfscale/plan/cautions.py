@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from tfscale.plan.critical_batch import CriticalBatch
 from tfscale.plan.source import Trace
-
-MOST_CLIPPED = 0.2
+from tfscale.scaling.limits import MAX_CLIPPED_SHARE
 
 
 def with_cautions(critical: CriticalBatch, trace: Trace) -> CriticalBatch:
@@ -20,7 +19,7 @@ def _cautions(critical: CriticalBatch, trace: Trace) -> Iterator[str]:
     is_of_noise = critical.source == "noise"
     if is_of_noise:
         yield from (f"the noise is measured approximately: {each}" for each in trace.approximate)
-    if trace.clipped_share > MOST_CLIPPED:
+    if trace.clipped_share > MAX_CLIPPED_SHARE:
         yield (
             f"clipping bites in {100 * trace.clipped_share:.0f} % of the steps: where it does, a rate that grows by a "
             "rule goes too far"

@@ -26,6 +26,7 @@ from tfscale.recovery.location import find_directory
 from tfscale.recovery.one_call import ClosedByFit
 from tfscale.replicas.agreement import agree_with_chief
 from tfscale.replicas.replica_batch import local_replicas, worker_rank
+from tfscale.scaling.limits import MAX_CLIPPED_SHARE
 from tfscale.training.callbacks.noise_file import NoiseFile
 from tfscale.training.step.call_size import steps_of_call
 
@@ -33,7 +34,6 @@ _log = logging.getLogger(__name__)
 
 # The noise grows in a run: only so many of the last measured steps are told together.
 _WINDOW = 300
-_CLIPPED = 0.2
 
 
 class NoiseScale(ClosedByFit):
@@ -226,7 +226,7 @@ class NoiseScale(ClosedByFit):
         more = [f"approximate: {each}" for each in self.approximate]
         if (self.found.value or self.found.low) > seen:
             more.append(f"more than the {seen:.0f} examples of an epoch, of which it cannot tell")
-        if self.clipped_share > _CLIPPED:
+        if self.clipped_share > MAX_CLIPPED_SHARE:
             more.append(f"clipping bites in {100 * self.clipped_share:.0f} % of the steps")
         _log.info("%s", "; ".join([str(self.found), *more]))
 
