@@ -90,6 +90,76 @@ def ways(replicas: int) -> dict[str, float | str]:
     return found
 
 
+def _replicas() -> Any:
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+# What becomes of the losses of the examples; and whether it is refused, because no replica divides it further.
+LOSSES: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "mean": (tf.reduce_mean, True),
+    "mean of Keras": (keras.ops.mean, True),
+    "mean by the replica's rows": (lambda own: tf.reduce_sum(own) / tf.cast(tf.size(own), tf.float32), True),
+    "mean by the rows of its shape": (
+        lambda own: keras.ops.sum(own) / keras.ops.cast(tf.shape(own)[0], "float32"),
+        True,
+    ),
+    "mean of columns": (lambda own: tf.reduce_mean(tf.stack([own, 2 * own], 1)), True),
+    "mean beside a part": (lambda own: tf.reduce_mean(own) + 0.1 * tf.reduce_mean(own**2), True),
+    "mean over replicas": (lambda own: tf.reduce_mean(own) / _replicas(), False),
+    "mean of what was divided": (lambda own: tf.reduce_mean(own / _replicas()), False),
+    "mean over a tensor of replicas": (lambda own: tf.reduce_mean(own) / tf.cast(_replicas(), tf.float32), False),
+    "mean times a part": (lambda own: tf.reduce_mean(own) * (1.0 / _replicas()), False),
+    "average": (tf.nn.compute_average_loss, False),
+    "average over the batch": (lambda own: tf.nn.compute_average_loss(own, global_batch_size=11), False),
+    "sum": (tf.reduce_sum, False),
+    "sum over the batch": (lambda own: tf.reduce_sum(own) / 11.0, False),
+    "sum over rows times replicas": (
+        lambda own: tf.reduce_sum(own) / tf.cast(tf.shape(own)[0] * _replicas(), tf.float32),
+        False,
+    ),
+    "sum of means over columns": (lambda own: tf.reduce_sum(tf.reduce_mean(tf.stack([own, 2 * own], 1), 1)), False),
+}
+
+
+def losses(replicas: int, shapes: str) -> dict[str, float | str]:
+    """As `ways`, of the form of the loss.
+
+    Args:
+        replicas: Of this process.
+        shapes: "known" where the step is traced for so many rows, "open" for any number.
+    """
+    tfscale.simulate_replicas(replicas)
+    strategy: Any = tfscale.DataParallel(global_batch=11).strategy
+    rows = tf.data.Dataset.from_tensor_slices((X[:11], Y[:11])).batch(11)
+    (batch,) = strategy.experimental_distribute_dataset(rows)
+    found: dict[str, float | str] = {}
+    for name, (loss_of, _) in LOSSES.items():
+        try:
+            whole = (tf.constant(X[:11]), tf.constant(Y[:11]))
+            expected = _trained_by(tf.distribute.get_strategy(), whole, loss_of, shapes)
+            found[name] = float(np.max(np.abs(_trained_by(strategy, batch, loss_of, shapes) - expected)))
+        except tfscale.errors.TfscaleError as error:
+            found[name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def _trained_by(strategy: Any, batch: Any, loss_of: Callable[[Any], Any], shapes: str) -> np.ndarray:
+    with strategy.scope():
+        kernel = keras.Variable(X[:5, :2])
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build([kernel])
+
+    def step(x: Any, y: Any) -> Any:
+        if shapes == "open":
+            x, y = (tf.boolean_mask(each, tf.range(tf.shape(each)[0]) < 100) for each in (x, y))
+        with tf.GradientTape() as tape:
+            loss = loss_of(tf.reduce_mean(tf.square(y - tf.tanh(x @ kernel)), -1))
+        optimizer.apply(tape.gradient(loss, [kernel.value]), [kernel])
+
+    tf.function(lambda *args: strategy.run(step, args=args))(*batch)
+    return np.array(kernel)
+
+
 def _alone(name: str) -> Callable[[Any], Any]:
     """On one device what is summed is what it was."""
     return _global if "clipped" in name else lambda gradients: gradients

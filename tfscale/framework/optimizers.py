@@ -24,15 +24,20 @@ def hook_gradients(optimizer: keras.optimizers.Optimizer, before_clipping: Calla
     replace(optimizer, "_all_reduce_sum_gradients", lambda grads_and_vars: list(grads_and_vars))
 
 
-def hook_averages(optimizer: keras.optimizers.Optimizer, when: Callable[[Callable[[], None]], None]) -> None:
+def hook_averages(optimizer: keras.optimizers.Optimizer, when: Callable[[Callable[[], None]], None]) -> bool:
     """Moves and copies back the EMA of the weights only where `when(action)` runs the action.
+
+    Returns:
+        Whether it was hooked for the first time.
 
     Why: with gradient accumulation Keras moves the average on every micro-step, though the weights did not move.
     Breaks first: tests/training/test_contract.py, the row EMA with accumulation.
     """
+    is_first = _MOVE not in vars(optimizer)
     move, copy = own_method(optimizer, _MOVE), own_method(optimizer, _COPY)
     replace(optimizer, _MOVE, lambda trainable_variables: when(lambda: move(trainable_variables)))
     replace(optimizer, _COPY, lambda trainable_variables: when(lambda: copy(trainable_variables)))
+    return is_first
 
 
 def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.gradients.own_means import refuse_own_means
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 
@@ -24,7 +25,8 @@ def are_summed_by_hand(gradients: Sequence[Any], strategy: tf.distribute.Strateg
     """Whether gradients are sums over all replicas, equal on each, and made of what the loop itself has sent.
 
     Raises:
-        ModelError: When they are a replica's own, and something was done to them that needs the sum.
+        ModelError: When they are a replica's own, and something was done to them that needs the sum; or when they are
+            those of a mean over its own rows.
     """
     tensors = [each.values if isinstance(each, tf.IndexedSlices) else each for each in gradients if each is not None]
     if not tensors or not all(map(tf.is_symbolic_tensor, tensors)):
@@ -43,6 +45,7 @@ def are_summed_by_hand(gradients: Sequence[Any], strategy: tf.distribute.Strateg
                 "`gradients = tfscale.sum_gradients(gradients)` before it, or give the optimizer `clipnorm`, "
                 "`global_clipnorm` or `clipvalue`."
             )
+    refuse_own_means(tensors)
     return False
 
 

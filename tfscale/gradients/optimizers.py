@@ -24,14 +24,13 @@ from tfscale.exact.terms import is_recording, meet_term, note_sums, noted_sums, 
 from tfscale.framework.optimizers import (
     clips_gradients,
     gradient_accumulators,
-    hook_averages,
     hook_gradients,
-    micro_step_counter,
     scalar_variables,
     trained_variables,
 )
 from tfscale.framework.replicas import write_locally
 from tfscale.gradients.adascale import AdaScaleSGD, OwnMoments, own_moments
+from tfscale.gradients.averages import average_once_per_update
 from tfscale.gradients.by_hand import are_summed_by_hand
 from tfscale.gradients.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.gradients.noise import note_own_gradients, note_total
@@ -116,7 +115,7 @@ def flush_waiting(optimizer: keras.optimizers.Optimizer) -> None:
 def _reduce_before_update(updater: keras.optimizers.Optimizer) -> None:
     hook_gradients(updater, lambda gradients: _reduce_unless_reduced(updater, gradients))
     if accumulates(updater) and updater.use_ema:
-        hook_averages(updater, lambda action: _on_update_step(updater, action))
+        average_once_per_update(updater)
     for variable in scalar_variables(updater):
         write_locally(variable)
 
@@ -354,21 +353,6 @@ def _reduce_unless_reduced(optimizer: keras.optimizers.Optimizer, gradients: lis
     if not accumulates(optimizer):
         return reduced
     return [gradient if gradient is None else gradient / num_replicas() for gradient in reduced]
-
-
-def _on_update_step(optimizer: keras.optimizers.Optimizer, action: Callable[[], None]) -> None:
-    """Runs `action` in the last micro-step of an update, or at once outside of a step, as at the end of `fit`."""
-    if tf.executing_eagerly() and current_share() is None:
-        action()
-        return
-
-    def run() -> tf.Tensor:
-        action()
-        return tf.constant(0)
-
-    steps = optimizer.gradient_accumulation_steps
-    is_update = tf.equal((tf.convert_to_tensor(micro_step_counter(optimizer).value) + 1) % steps, 0)
-    tf.cond(is_update, run, lambda: tf.constant(0))
 
 
 def _all_agree(finite: tf.Tensor) -> tf.Tensor:

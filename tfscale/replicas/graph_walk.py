@@ -19,7 +19,7 @@ SAME_VALUES = frozenset(("Cast", "EnsureShape", "ExpandDims", "Identity", "Resha
 
 def depends_on(tensors: Any, is_source: Callable[[Any], bool]) -> bool:
     """Whether any of `tensors` was made of what an operation made of which `is_source` holds."""
-    return any(is_source(op) for op in _operations_behind(tensors, through_shapes=True))
+    return any(is_source(op) for op in operations_behind(tensors, through_shapes=True))
 
 
 def depends_on_batch(tensor: tf.Tensor) -> bool:
@@ -29,7 +29,7 @@ def depends_on_batch(tensor: tf.Tensor) -> bool:
     """
     return any(
         op.type == "Placeholder" or (op.op_def.is_stateful and op.type not in _VARIABLES)
-        for op in _operations_behind(tensor, through_shapes=False)
+        for op in operations_behind(tensor, through_shapes=False)
     )
 
 
@@ -63,8 +63,13 @@ def _counts_from_the_end(op: Any) -> bool:
     return op.inputs[0].op.inputs[0] is index and any(each is index for each in op.inputs[1].op.inputs)
 
 
-def _operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:
-    """All operations by which tensors were made, in their graph and in those around it."""
+def operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:
+    """All operations by which tensors were made, in their graph and in those around it.
+
+    Args:
+        tensors: Nested structure of tensors of graphs.
+        through_shapes: Whether a shape is made of what has it.
+    """
     left = [leaf.op for leaf in tf.nest.flatten(tensors, expand_composites=True) if tf.is_tensor(leaf)]
     seen = set(map(id, left))
     captured: dict[int, dict[str, Any]] = {}

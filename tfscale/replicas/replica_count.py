@@ -138,6 +138,18 @@ def is_in_loop() -> bool:
     return _ROWS.value is not None and not is_in_step()
 
 
+def own_rows() -> Any:
+    """n_i of the loop by hand that this thread's replica runs, an integer or an integer tensor; None elsewhere."""
+    rows = _ROWS.value
+    return None if rows is None or is_in_step() else rows.own
+
+
+def noted_parts() -> set[int]:
+    """The identities of the operations that make n_i / n, or its inverse, for such a loop to divide by; in graphs."""
+    parts = [divided.op.inputs[1] for _, divided in _all_noted(_PARTS)]
+    return {id(each.op) for each in (*parts, *_all_noted(_COUNTS))}
+
+
 def current_part() -> Callable[[tf.DType], tf.Tensor] | None:
     """Returns n_i / n of the loop by hand that this thread's replica runs; None where that is not known."""
     rows = _ROWS.value

@@ -1,0 +1,90 @@
+"""Is the loss of a loop by hand the mean over a replica's own rows, which no replica has divided further?
+
+The optimizer adds up what the replicas give it: of N such means that is N times the gradient of one device, in silence.
+The way back from a mean begins with the same number for every row, over how many rows there are; what was divided by
+the number of replicas as well has a part of one there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfscale.errors import ModelError
+from tfscale.replicas.graph_walk import SAME_VALUES, operations_behind
+from tfscale.replicas.replica_count import noted_parts, own_rows
+from tfscale.replicas.share import num_replicas
+
+_QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv"))
+_REPEATS = frozenset(("BroadcastTo", "Tile"))
+# From the shape of something to how many rows it has.
+_COUNTS = frozenset(("Cast", "GatherV2", "Identity", "Prod", "Squeeze", "StridedSlice"))
+_SHAPES = frozenset(("Shape", "Size"))
+
+
+def refuse_own_means(gradients: Sequence[Any]) -> None:
+    """Refuses gradients of a mean over the rows of one replica. To be called by a replica, in the graph of its loop.
+
+    Args:
+        gradients: Tensors of a graph, as an optimizer gets them.
+
+    Raises:
+        ModelError: When a loss is divided by the replica's own rows, and by nothing else.
+    """
+    mean = next(_own_means(gradients), None)
+    if mean is None:
+        return
+    raise ModelError(
+        "In a function of `strategy.run` a replica's loss is its part of a sum, which the optimizer adds up; of means "
+        "over each replica's own rows the sum is several times the gradient of one device.\n"
+        f"Received: gradients of a mean over own rows ({mean.name!r}). Divide the loss by "
+        "`strategy.num_replicas_in_sync`, which counts each replica's rows there, or write "
+        "`tf.nn.compute_average_loss(loss_of_each_example)`."
+    )
+
+
+def _own_means(gradients: Sequence[Any]) -> Iterator[Any]:
+    rows = own_rows()
+    if rows is None:
+        return
+    parts = noted_parts()
+    behind = list(operations_behind(gradients, through_shapes=False))
+    if any(id(op) in parts for op in behind):
+        # Of several losses some are divided; which, the sum of their gradients does not tell.
+        return
+    size = rows if isinstance(rows, int) else None
+    for op in behind:
+        if op.type in _QUOTIENTS and _begins_with_ones(op.inputs[0]) and _is_over_rows(op, size):
+            yield op
+
+
+def _begins_with_ones(slope: tf.Tensor) -> bool:
+    """Whether it is what a way back begins with, in whatever shape."""
+    while slope.op.type in SAME_VALUES | _REPEATS:
+        slope = slope.op.inputs[0]
+    if slope.op.type == "Fill":
+        slope = slope.op.inputs[1]
+    if slope.op.type == "OnesLike":
+        return True
+    value = tf.get_static_value(slope)
+    return value is not None and value.size > 0 and bool((value == 1).all())
+
+
+def _is_over_rows(quotient: Any, size: int | None) -> bool:
+    """Whether the divisor is how many rows a replica has, or numbers in its rows."""
+    slope, divisor = quotient.inputs
+    repeated = slope.op
+    if repeated.type in _REPEATS:
+        before, after = repeated.inputs[0].shape, repeated.outputs[0].shape
+        is_repeated = bool(before.rank and after.rank) and before[0] == 1 and after[0] != 1
+        return is_repeated and (after[0] is None or (size is not None and after[0] % size == 0))
+    # A sum that was divided by their number, as the script has counted them.
+    while divisor.op.type in _COUNTS:
+        divisor = divisor.op.inputs[0]
+    if divisor.op.type in _SHAPES:
+        return True
+    counted = tf.get_static_value(divisor)
+    # As many replicas as rows, or one row, say nothing.
+    return counted is not None and size not in (None, 1, num_replicas()) and size in counted
