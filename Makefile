@@ -10,7 +10,7 @@ MINUTES ?= 30
 CONTRACT := $(addprefix tests/training/test_contract,.py _programs.py _other_counts.py _workers.py)
 # What trains for long: whole jobs to which faults come, what is killed and goes on, examples and benchmarks as a user runs
 # them, and every number of replicas.
-LONG := tests/chaos tests/examples tests/benchmarks tests/gpu tests/trials/test_studying.py $(addprefix tests/sweeps/test_,sharing.py sweeping.py) \
+LONG := tests/chaos tests/examples tests/benchmarks tests/gpu $(addprefix tests/trials/test_,engines.py studying.py) $(addprefix tests/sweeps/test_,sharing.py sweeping.py) \
   $(addprefix tests/training/test_,contract_counts.py gone.py gone_early.py gone_in_loops.py interrupt.py) \
   $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
   tests/gradients/compression/test_training.py \

@@ -86,6 +86,34 @@ def make_trainer(config: dict[str, Any], *, num_workers: Any, failures: int = 0,
     )
 
 
+def pool(folder: str) -> None:
+    """Requests of trials: two that leave a file, one that fails, one that is killed."""
+    from tfscale.ray.pool import RayPool
+
+    ray.init(address="local", num_cpus=2, include_dashboard=False)
+    left = pathlib.Path(folder, "left")
+    left.mkdir(parents=True)
+    runner = RayPool(program="tests.engines.ray_trial")
+    began = []
+
+    def request(name: str, how: str) -> dict[str, Any]:
+        began.append(name)
+        return {"name": name, "how": how, "folder": str(left)}
+
+    kinds = {"a": "ends", "b": "fails", "c": "killed", "d": "ends"}
+    requests = [(name, functools.partial(request, name, how)) for name, how in kinds.items()]
+    found = {}
+    for name, ending, log in runner.run(requests):
+        found[name] = [ending.succeeded, ending.statuses, log]
+        # No more are begun than have room.
+        assert len(began) - len(found) < 2
+    runner.close()
+    # It was this process that has joined the cluster.
+    assert ray.is_initialized()
+    files = {path.name: path.read_text() for path in left.iterdir()}
+    jobs.tell(folder, "pool", {"found": found, "files": files, "at a time": runner.at_a_time})
+
+
 def local(folder: str) -> None:
     """Two workers on this machine: too few CPUs; one is killed, and Ray begins again; one is killed for good."""
     ray.init(address="local", num_cpus=2, include_dashboard=False)
@@ -174,4 +202,11 @@ def wait_until(happened: Callable[[], bool]) -> None:
 
 
 if __name__ == "__main__":
-    {"local": local, "tensorflow": tensorflow_trainer, "elastic": elastic, "waiting": waiting}[sys.argv[1]](sys.argv[2])
+    jobs_by_name = {
+        "pool": pool,
+        "local": local,
+        "tensorflow": tensorflow_trainer,
+        "elastic": elastic,
+        "waiting": waiting,
+    }
+    jobs_by_name[sys.argv[1]](sys.argv[2])

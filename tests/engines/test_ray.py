@@ -36,6 +36,17 @@ def local(tmp_path_factory):
     return folder
 
 
+def test_trials_run_as_tasks_and_what_they_leave_comes_back(tmp_path):
+    ended = run([*JOBS, "pool", str(tmp_path)], timeout_s=WITHIN_S, **RAY)
+    assert ended.returncode == 0, ended.stdout[-8000:]
+    told = jobs.told(tmp_path)["pool"]
+    assert told["at a time"] == 2
+    assert told["files"] == {f"{name}.json": '{"how": "ends", "threads": 1}' for name in "ad"}
+    ends = {name: (succeeded, *statuses) for name, (succeeded, statuses, _) in told["found"].items()}
+    assert ends == {"a": (True, 0), "b": (False, 1), "c": (False, -9), "d": (True, 0)}
+    assert told["found"]["b"][2] == "begun\nit says why"
+
+
 def test_too_few_cpus_are_an_error_at_once(local):
     assert jobs.told(local)["too few CPUs"].startswith(
         "Ray must have room for 3 worker(s), 1 CPU each.\nReceived: a Ray of this process with 2 CPU in all"

@@ -12,10 +12,10 @@ from tests.repository import ROOT
 from tests.sweeps.test_sweeping import ENV, argv, read
 from tfscale import StudyError
 from tfscale.sweeps.outcome import Outcome, write_outcome
-from tfscale.sweeps.sampling import lock, make_sampler
-from tfscale.sweeps.sharing import Claims
+from tfscale.sweeps.sampling import make_sampler
 from tfscale.sweeps.space import parse_space
 from tfscale.trials.identity import check_identity
+from tfscale.trials.sharing import lock
 
 SPACE = '{"x": {"low": 0.0, "high": 1.0}}'
 SHARED = ["--sampler", "optuna", "--shared", "--at-a-time", "1", "--no-picture"]
@@ -74,40 +74,11 @@ def test_the_trial_of_a_host_that_died_is_run_again(tmp_path, marks):
 
 def test_one_host_alone_is_refused_beside_those_that_share(tmp_path):
     for is_shared, message in ((True, "or --shared on each host that takes part"), (False, "is run by one process")):
-        held = lock(tmp_path, is_shared=is_shared)
+        held = lock(tmp_path, "sweep", "--shared", is_shared=is_shared)
         with held, pytest.raises(StudyError, match=message):
-            lock(tmp_path, is_shared=not is_shared)
-    with lock(tmp_path, is_shared=True), lock(tmp_path, is_shared=True):
+            lock(tmp_path, "sweep", "--shared", is_shared=not is_shared)
+    with lock(tmp_path, "sweep", "--shared", is_shared=True), lock(tmp_path, "sweep", "--shared", is_shared=True):
         pass
-
-
-def test_what_three_hosts_were_lost_with_is_hopeless(tmp_path, monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr("tfscale.sweeps.sharing.time.monotonic", lambda: clock[0])
-    with Claims(tmp_path, 10.0) as watching:
-        for lost in range(3):
-            dead = Claims(tmp_path, 10.0)
-            assert dead.take([7], 1) == [7]
-            assert watching.take([7, 8], 1) == [8] if lost == 0 else watching.take([7], 1) == []
-            assert watching.release_lost([7]) == []
-            clock[0] += 9
-            assert watching.release_lost([7]) == []
-            clock[0] += 2
-            assert watching.release_lost([7]) == ([7] if lost == 2 else [])
-        assert watching.take([7], 1) == [7]
-    # What it had not ended it gives back; nobody has to wait.
-    assert sorted(path.name for path in (tmp_path / "claims").glob("[0-9]*") if "lost" not in path.name) == []
-
-
-def test_a_host_that_lives_keeps_its_trial(tmp_path, monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr("tfscale.sweeps.sharing.time.monotonic", lambda: clock[0])
-    with Claims(tmp_path, 1e6) as other, Claims(tmp_path, 1e6) as watching:
-        assert other.take(range(3), 2) == [0, 1]
-        for count in range(5):
-            assert watching.release_lost([0, 1]) == []
-            clock[0] += 0.9e6
-            other._count(count + 1)
 
 
 def test_two_samplers_on_one_journal(tmp_path):

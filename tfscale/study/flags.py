@@ -40,6 +40,22 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget-hours", type=float, metavar="H", help="after which no trial is begun")
     parser.add_argument("--micro-batch", type=_count, metavar="N", help="most examples of one pass")
     parser.add_argument("--at-a-time", type=_count, metavar="N", help="trials side by side (default: GPUs, or cores)")
+    parser.add_argument(
+        "--engine",
+        choices=("processes", "optuna", "ray"),
+        default="processes",
+        help=(
+            "who runs the trials: processes of this host; those of each host that is told `optuna` and sees DIR, with "
+            "a journal for optuna-dashboard; or the tasks of a Ray cluster (default: processes)"
+        ),
+    )
+    parser.add_argument(
+        "--silent-s",
+        type=_seconds,
+        default=60.0,
+        metavar="S",
+        help="after which another host of --engine optuna is gone, and its trials are run again (default: 60)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--no-report", action="store_true", help="write no picture and no page")
 
@@ -49,3 +65,13 @@ def _count(text: str) -> int:
     if count < 1:
         raise argparse.ArgumentTypeError(f"must be a positive integer. Received: {text[:100]!r}")
     return count
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 1e9:
+        raise argparse.ArgumentTypeError(f"must be seconds, above 0. Received: {text[:100]!r}")
+    return seconds

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -100,7 +101,7 @@ def write_csv(path: Path, results: Iterable[TrialResult]) -> None:
     """Writes a table with a row for each trial, in the order of their names; the parameters are in their own order."""
     ordered = sorted(results, key=lambda each: each.trial.name)
     names = list(dict.fromkeys(name for each in ordered for name in each.trial.parameters))
-    part = path.with_name(f"{path.name}.part")
+    part = path.with_name(f"{path.name}.part{uuid.uuid4().hex}")
     with part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*COLUMNS[:3], *(f"parameter:{name}" for name in names), *COLUMNS[3:]])

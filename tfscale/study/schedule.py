@@ -134,7 +134,7 @@ def next_trials(settings: Settings, results: Iterable[TrialResult], *, budget_ex
         budget_examples: Trials that were ended by a smaller budget are run again.
     """
     rows = list(results)
-    done = {each.trial.name: each for each in rows if not _is_cut_short(each, budget_examples)}
+    done = {each.trial.name: each for each in rows if not is_cut_short(each, budget_examples)}
     batches = sorted({*settings.batches, *(each.trial.batch for each in rows)})
     points = _Points(settings, rows)
     if left := _left(settings, batches, points.tried, done):
@@ -158,8 +158,13 @@ _Done = Mapping[str, TrialResult]
 _Places = dict[int, list[float]]
 
 
-def _is_cut_short(result: TrialResult, budget_examples: float) -> bool:
-    """Whether a trial was ended by a budget, and this one lets it get to one more evaluation."""
+def is_cut_short(result: TrialResult, budget_examples: float) -> bool:
+    """Whether a trial was ended by a budget, and this one lets it get to one more evaluation.
+
+    Args:
+        result: Of the trial.
+        budget_examples: Most examples of a trial.
+    """
     last = result.evaluations[-1][0] if result.evaluations else 0
     return result.reason == BUDGET and next_evaluation(last) <= budget_examples // result.trial.batch
 

@@ -13,11 +13,11 @@ from tfscale.errors import StudyError
 from tfscale.parity.processes import Ending
 from tfscale.parity.target import Target
 from tfscale.sweeps.outcome import FAILED, Outcome, outcome_path, read_outcome, write_csv, write_outcome
-from tfscale.sweeps.sampling import Sampler, lock, make_sampler
-from tfscale.sweeps.sharing import Claims
+from tfscale.sweeps.sampling import Sampler, make_sampler
 from tfscale.sweeps.space import Space
 from tfscale.trials.identity import check_identity
 from tfscale.trials.pool import Pool
+from tfscale.trials.sharing import LOST, Claims, lock
 
 # How often a host that has nothing to run looks what the others have.
 _LOOK_S = 0.5
@@ -84,7 +84,7 @@ def run_sweep(plan: Plan, directory: Path) -> _Rows:
     """
     folder = directory / "trials"
     directory.mkdir(parents=True, exist_ok=True)
-    with contextlib.closing(lock(directory, is_shared=plan.is_shared)):
+    with contextlib.closing(lock(directory, "sweep", "--shared", is_shared=plan.is_shared)):
         check_identity("sweep", directory, _identity(plan))
         folder.mkdir(exist_ok=True)
         journal = directory / "journal.log" if plan.is_shared else None
@@ -129,12 +129,16 @@ def _missing(plan: Plan, outcomes: Mapping[int, Outcome]) -> list[int]:
 
 def _run_shared(plan: Plan, folder: Path, sampler: Sampler, pool: Pool, outcomes: dict[int, Outcome]) -> _Rows:
     """Runs what no other host has; yields the rows of the others too, and ends when all are there."""
-    with Claims(folder.parent, plan.silent_s) as claims:
+
+    def is_done(name: str) -> bool:
+        return outcome_path(folder, int(name)).exists()
+
+    with Claims(folder.parent, plan.silent_s, is_done) as claims:
         while missing := _missing(plan, outcomes):
-            for number in claims.release_lost(missing):
-                reason = "each host that ran it was gone before it ended"
-                write_outcome(folder, Outcome(number, {}, FAILED, None, reason))
-            taken = claims.take([n for n in missing if not outcome_path(folder, n).exists()], pool.at_a_time)
+            names = [f"{number:06d}" for number in missing]
+            for name in claims.release_lost(names):
+                write_outcome(folder, Outcome(int(name), {}, FAILED, None, LOST))
+            taken = [int(name) for name in claims.take(names, pool.at_a_time)]
             yield from _run_here(plan, folder, sampler, pool, taken)
             seen = len(outcomes)
             yield from _new_rows(plan, folder, outcomes)

@@ -146,25 +146,3 @@ class OptunaSampler:
 def make_sampler(name: str, space: Space, *, seed: int, direction: str, journal: Path | None = None) -> Sampler:
     """Returns the sampler of a name; `journal` is that of several hosts."""
     return RandomSampler(space, seed) if name == "random" else OptunaSampler(space, seed, direction, journal)
-
-
-def lock(directory: Path, *, is_shared: bool = False) -> Any:
-    """Takes a directory for this process alone, or for those that share it, until what is returned is closed.
-
-    Raises:
-        StudyError: When another process has it.
-    """
-    file = (directory / "lock").open("a")
-    try:
-        import fcntl
-
-        fcntl.flock(file, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except ImportError:
-        return file
-    except OSError as error:
-        file.close()
-        raise StudyError(
-            f"A sweep is run by one process.\nReceived: {directory}, which another one has ({error}). "
-            "Give each sweep a directory of its own, or --shared on each host that takes part in one."
-        ) from error
-    return file

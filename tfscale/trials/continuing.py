@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def go_on(directory: Path, experiment: Experiment, settings: Settings) -> Settin
         own["batches"] = sorted({*known["batches"], *own["batches"]})
         own["first_trials"] = known.get("first_trials", known["trials"])
     directory.mkdir(parents=True, exist_ok=True)
-    part = directory / f"{_NAME}.part"
+    part = directory / f"{_NAME}.part{uuid.uuid4().hex}"
     part.write_text(json.dumps(own, indent=1), encoding="utf-8")
     part.replace(directory / _NAME)
     return dataclasses.replace(settings, batches=tuple(own["batches"]), first_trials=own["first_trials"])

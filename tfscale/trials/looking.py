@@ -32,19 +32,18 @@ def look(request: Mapping[str, Any]) -> None:
     Path(request["answer"]).write_text(json.dumps({"error": error}), encoding="utf-8")
 
 
-def check_script(pool: Pool, folder: Path, request: Mapping[str, Any]) -> None:
+def check_script(pool: Pool, request: Mapping[str, Any]) -> None:
     """Lets a process of its own make the model of a request, and evaluate it.
 
     Args:
-        pool: Runs it.
-        folder: For the answer.
+        pool: Runs it; the answer is put into its folder.
         request: As of a trial.
 
     Raises:
         StudyError: When the target is none of the model's metrics, or the script fails.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    answer = folder / f"{_NAME}.json"
+    pool.folder.mkdir(parents=True, exist_ok=True)
+    answer = pool.folder / f"{_NAME}.json"
     answer.unlink(missing_ok=True)
     content = {**request, "answer": str(answer.absolute())}
     [(_, _, log)] = pool.run([(_NAME, lambda: content)])

@@ -39,7 +39,7 @@ class Pool:
         timeout_s: float = 1e6,
         program: str = "tfscale.trials.child",
     ):
-        self._folder = folder
+        self.folder = folder
         self._program = (sys.executable, "-m", program)
         # How many trials each GPU has at the moment, and which one each request has.
         self._loads = dict.fromkeys(find_gpus(os.environ, list_gpus), 0)
@@ -57,8 +57,8 @@ class Pool:
         Args:
             requests: Names, and what makes the request when its process is about to start.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        files = [self._folder / f"{name}.request" for name, _ in requests]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files = [self.folder / f"{name}.request" for name, _ in requests]
 
         def begin(index: int) -> None:
             content = {"threads": self.threads, "import_paths": [os.getcwd()], **requests[index][1]()}

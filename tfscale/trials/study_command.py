@@ -47,7 +47,14 @@ def run(args: argparse.Namespace) -> int:
             progress.end(_told(result), left)
 
         results, left = run_study(
-            experiment, settings, directory, at_a_time=args.at_a_time, most_s=most_s, on_result=show
+            experiment,
+            settings,
+            directory,
+            at_a_time=args.at_a_time,
+            most_s=most_s,
+            engine=args.engine,
+            silent_s=args.silent_s,
+            on_result=show,
         )
     study = _fit(results, left)
     if not args.no_report:

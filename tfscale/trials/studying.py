@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -16,6 +19,7 @@ from tfscale.recovery.lock import DirectoryLock
 from tfscale.study.result import Trial, TrialResult, read_result, write_csv, write_result
 from tfscale.study.schedule import BEHIND, Parameter, Settings, least_steps, next_trials
 from tfscale.trials.continuing import go_on
+from tfscale.trials.engines import OPTUNA, PROCESSES, Runner, engine_of
 from tfscale.trials.experiment import Experiment
 from tfscale.trials.looking import check_script
 from tfscale.trials.pool import Pool
@@ -65,6 +69,8 @@ def run_study(
     *,
     at_a_time: int | None = None,
     most_s: float = math.inf,
+    engine: str = PROCESSES,
+    silent_s: float = 60.0,
     on_result: Callable[[TrialResult, int], None] = lambda result, left: None,
 ) -> Ended:
     """Runs what is missing of a study; returns the results of all of it, and what was not run.
@@ -75,24 +81,30 @@ def run_study(
         directory: Of the study: one file for each trial, written at once; `study.csv` has them all.
         at_a_time: Trials side by side; None for as many as devices.
         most_s: After so many seconds no further trial is begun.
+        engine: Who runs the trials, one of `engines.ENGINES`.
+        silent_s: After so many seconds without a sign another host is gone, where several share the study.
         on_result: Told of each trial that has ended, and how many are left of the round.
 
     Raises:
-        StudyError: When the directory is that of another study, or another process has it; and before any trial, when
-            the script fails or the target is none of the model's metrics.
+        StudyError: When the directory is that of another study, or another process has it; when the engine is not
+            installed; and before any trial, when the script fails or the target is none of the model's metrics.
     """
-    lock = DirectoryLock(directory)
-    holder = lock.take()
+    own = DirectoryLock(directory)
+    holder = None if engine == OPTUNA else own.take()
     if holder is not None:
         raise StudyError(
             f"A study is run by one process at a time.\nReceived: {directory}, which {holder}. Wait for that one to "
-            "end, or give each study a directory of its own."
+            f"end, give each study a directory of its own, or --engine {OPTUNA} to each host that takes part in one."
         )
-    pool = Pool(directory / "processes", at_a_time=at_a_time)
+    folder = "processes" if engine != OPTUNA else f"processes/{socket.gethostname()[:60]}-{os.getpid()}"
+    pool = Pool(directory / folder, at_a_time=at_a_time)
     try:
-        return _run(experiment, settings, directory, pool, most_s, on_result)
+        directory.mkdir(parents=True, exist_ok=True)
+        with engine_of(engine, pool, directory, experiment, at_a_time=at_a_time, silent_s=silent_s) as runner:
+            return _run(experiment, settings, directory, pool, runner, most_s, on_result)
     finally:
-        lock.release()
+        pool.close()
+        own.release()
 
 
 def _run(
@@ -100,6 +112,7 @@ def _run(
     settings: Settings,
     directory: Path,
     pool: Pool,
+    runner: Runner,
     most_s: float,
     on_result: Callable[[TrialResult, int], None],
 ) -> Ended:
@@ -108,26 +121,24 @@ def _run(
     folder.mkdir(parents=True, exist_ok=True)
     results = {each.trial.name: each for each in map(read_result, sorted(folder.glob("*.json")))}
     ends_s, commit = time.monotonic() + most_s, _commit()
-    try:
-        if not results:
-            check_script(pool, directory / "processes", _asked(experiment, settings.recipe()))
-        while time.monotonic() < ends_s and (left := next_trials(settings, results.values(), budget_examples=budget)):
-            waiting = {each.name: each for each in left}
+    if not results:
+        check_script(pool, _asked(experiment, settings.recipe()))
+    while time.monotonic() < ends_s and (left := next_trials(settings, results.values(), budget_examples=budget)):
+        waiting = {each.name: each for each in left}
 
-            def request(trial: Trial) -> dict[str, Any]:
-                # What it has left under a smaller budget is not what it leaves now.
-                (folder / f"{trial.name}.json").unlink(missing_ok=True)
-                return _request(experiment, trial, folder, least_steps(results.values(), trial.batch))
+        def request(trial: Trial) -> dict[str, Any]:
+            # What it has left under a smaller budget is not what it leaves now.
+            (folder / f"{trial.name}.json").unlink(missing_ok=True)
+            return _request(experiment, trial, folder, least_steps(results.values(), trial.batch))
 
-            requests = [(each.name, lambda each=each: request(each)) for each in left]
-            for name, ending, log in pool.run(requests):
+        requests = [(each.name, lambda each=each: request(each)) for each in left]
+        with contextlib.closing(runner.run(requests)) as running:  # type: ignore[type-var]
+            for name, ending, log in running:
                 results[name] = _result_of(folder, waiting.pop(name), ending.succeeded, log, commit)
                 write_csv(directory / "study.csv", results.values())
                 on_result(results[name], len(waiting))
                 if time.monotonic() > ends_s:
                     break
-    finally:
-        pool.close()
     write_csv(directory / "study.csv", results.values())
     return Ended(list(results.values()), next_trials(settings, results.values(), budget_examples=budget))
 

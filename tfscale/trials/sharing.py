@@ -1,6 +1,6 @@
-"""Which host runs a trial, where several run one sweep, and what becomes of the trials of one that is gone?
+"""Which host runs a trial, where several run one sweep or study, and what becomes of the trials of one that is gone?
 
-Files in the sweep's directory are all that the hosts share. A claim is a link, which one host alone can make. Each host
+Files in its directory are all that the hosts share. A claim is a link, which one host alone can make. Each host
 counts in a file of its own; one whose count stands still for so long, by the clock of who looks, is gone, and what it
 had under way is claimed anew. What three hosts were lost with is a row with an error: it may be what ended them.
 """
@@ -13,37 +13,40 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tfscale.errors import StudyError
-from tfscale.sweeps.outcome import outcome_path
 
 _MOST_LOST = 3
+LOST = "each host that ran it was gone before it ended"
+"""What is said of a trial with which too many hosts were lost."""
 
 
 class Claims:
     """The claims of this host, and those of the others, seen from here.
 
     Args:
-        directory: Of the sweep, which all hosts see.
+        directory: Which all hosts see.
         silent_s: After so many seconds without a sign another host is gone.
+        is_done: Whether a trial of this name has ended.
     """
 
-    def __init__(self, directory: Path, silent_s: float):
+    def __init__(self, directory: Path, silent_s: float, is_done: Callable[[str], bool]):
         self._folder, self._beats = directory / "claims", directory / "hosts"
-        self._silent_s = silent_s
+        self._silent_s, self._is_done = silent_s, is_done
         self._own = f"{socket.gethostname()[:60]}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
         # By host its last count, and when it was seen first.
         self._seen: dict[str, tuple[str, float]] = {}
-        self._held: list[int] = []
+        self._held: list[str] = []
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="tfscale sweep's sign of life", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="tfscale's sign of life", daemon=True)
 
     def __enter__(self) -> Claims:
         for folder in (self._folder, self._beats):
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         self._count(0)
         self._thread.start()
         return self
@@ -54,10 +57,10 @@ class Claims:
         self._ended.set()
         self._thread.join()
         with contextlib.suppress(OSError):
-            for number in self._held:
+            for name in self._held:
                 # Ended in the midst of it: the others need not wait.
-                if not outcome_path(self._folder.parent / "trials", number).exists():
-                    (self._folder / f"{number:06d}").unlink()
+                if not self._is_done(name):
+                    (self._folder / name).unlink()
             (self._beats / self._own).unlink()
 
     def _beat(self) -> None:
@@ -73,24 +76,24 @@ class Claims:
         part.write_text(str(count), encoding="utf-8")
         part.replace(self._beats / self._own)
 
-    def take(self, numbers: Iterable[int], most: int) -> list[int]:
+    def take(self, names: Iterable[str], most: int) -> list[str]:
         """Claims the first of some trials that nobody has.
 
         Args:
-            numbers: Trials without a row.
+            names: Of trials.
             most: How many.
         """
-        taken: list[int] = []
-        for number in numbers:
+        taken: list[str] = []
+        for name in names:
             if len(taken) == most:
                 break
-            if self._claim(number):
-                taken.append(number)
+            if not self._is_done(name) and self._claim(name):
+                taken.append(name)
         self._held += taken
         return taken
 
-    def _claim(self, number: int) -> bool:
-        path = self._folder / f"{number:06d}"
+    def _claim(self, name: str) -> bool:
+        path = self._folder / name
         if path.exists():
             return False
         part = self._folder / f".{self._own}"
@@ -101,22 +104,22 @@ class Claims:
             return False
         except OSError as error:
             raise StudyError(
-                "Several hosts share a sweep in a directory that has hard links.\n"
-                f"Received: {self._folder}: {error}. Take another directory, or one host without --shared."
+                "Several hosts share a directory that has hard links.\n"
+                f"Received: {self._folder}: {error}. Take another directory, or one host alone."
             ) from error
         finally:
             part.unlink()
         return True
 
-    def release_lost(self, numbers: Iterable[int]) -> list[int]:
+    def release_lost(self, names: Iterable[str]) -> list[str]:
         """Withdraws the claims of hosts that are gone; returns the trials that too many were lost with.
 
         Args:
-            numbers: Trials without a row.
+            names: Of trials that have not ended.
         """
         hopeless = []
-        for number in numbers:
-            path = self._folder / f"{number:06d}"
+        for name in names:
+            path = self._folder / name
             try:
                 holder = path.read_text(encoding="utf-8")
             except OSError:
@@ -125,9 +128,9 @@ class Claims:
                 continue
             # Of several that see it, one moves it away.
             with contextlib.suppress(OSError):
-                path.rename(self._folder / f"{number:06d}.lost.{holder}")
-                if len(list(self._folder.glob(f"{number:06d}.lost.*"))) >= _MOST_LOST:
-                    hopeless.append(number)
+                path.rename(self._folder / f"{name}.lost.{holder}")
+                if len(list(self._folder.glob(f"{name}.lost.*"))) >= _MOST_LOST:
+                    hopeless.append(name)
         return hopeless
 
     def _is_gone(self, host: str) -> bool:
@@ -142,3 +145,31 @@ class Claims:
             self._seen[host] = (count, now_s)
             return False
         return now_s - since_s > self._silent_s
+
+
+def lock(directory: Path, kind: str, flag: str, *, is_shared: bool = False) -> Any:
+    """Takes a directory for this process alone, or for those that share it, until what is returned is closed.
+
+    Args:
+        directory: That is there.
+        kind: What it is of, such as "sweep".
+        flag: By which hosts share one.
+        is_shared: Whether this one does.
+
+    Raises:
+        StudyError: When another process has it.
+    """
+    file = (directory / f"{kind}.lock").open("a")
+    try:
+        import fcntl
+
+        fcntl.flock(file, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except ImportError:
+        return file
+    except OSError as error:
+        file.close()
+        raise StudyError(
+            f"A {kind} is run by one process.\nReceived: {directory}, which another one has ({error}). "
+            f"Give each {kind} a directory of its own, or {flag} on each host that takes part in one."
+        ) from error
+    return file

@@ -1,0 +1,111 @@
+"""Who runs the trials of a study: processes of this host, those of several hosts, or Ray?
+
+What is tried next is a function of the results alone, so it does not matter who has run them, or in which order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from tfscale.errors import StudyError
+from tfscale.parity.processes import Ending
+from tfscale.study.result import read_result
+from tfscale.study.schedule import is_cut_short
+from tfscale.trials.experiment import Experiment
+from tfscale.trials.optuna_journal import OptunaJournal
+from tfscale.trials.pool import Pool
+from tfscale.trials.sharing import LOST, Claims, lock
+
+PROCESSES, OPTUNA, RAY = ENGINES = ("processes", "optuna", "ray")
+# How often a host that has nothing to run looks what the others have.
+_LOOK_S = 0.5
+
+Request = tuple[str, Callable[[], dict[str, Any]]]
+"""A name, and what makes the request when it is about to begin."""
+
+
+class Runner(Protocol):
+    """Runs requests side by side."""
+
+    def run(self, requests: Sequence[Request]) -> Iterator[tuple[str, Ending, str]]:
+        """Yields the name of each, how it ended, and the end of what it wrote; as `Pool.run`."""
+        ...
+
+
+@contextlib.contextmanager
+def engine_of(
+    name: str, pool: Pool, directory: Path, experiment: Experiment, *, at_a_time: int | None, silent_s: float
+) -> Iterator[Runner]:
+    """What runs the trials of a study, and is ended with the context.
+
+    Args:
+        name: One of `ENGINES`.
+        pool: Of this host.
+        directory: Of the study, which is there.
+        experiment: Of the study.
+        at_a_time: Trials side by side; None for as many as devices.
+        silent_s: After so many seconds without a sign another host is gone.
+
+    Raises:
+        StudyError: When the engine is not installed, or the directory is used by hosts that do not share it.
+    """
+    with contextlib.closing(lock(directory, "study", f"--engine {OPTUNA}", is_shared=name == OPTUNA)):
+        if name == PROCESSES:
+            yield pool
+        elif name == RAY:
+            if importlib.util.find_spec("ray") is None:
+                raise StudyError(
+                    "The engine 'ray' needs Ray.\nReceived: it is not installed. `pip install 'tfscale[ray]'`, or "
+                    f"leave out --engine: the trials run on this host, or on several with --engine {OPTUNA}."
+                )
+            from tfscale.ray.pool import RayPool
+
+            with contextlib.closing(RayPool(at_a_time)) as ray_pool:
+                yield ray_pool
+        else:
+            yield from _shared(pool, directory, experiment, silent_s)
+
+
+def _shared(pool: Pool, directory: Path, experiment: Experiment, silent_s: float) -> Iterator[Runner]:
+    folder, budget = directory / "trials", experiment.budget_examples
+    journal = OptunaJournal(directory / "journal.log", str(experiment.goal))
+
+    def is_done(name: str) -> bool:
+        path = folder / f"{name}.json"
+        return path.exists() and not is_cut_short(read_result(path), budget)
+
+    # With another budget a trial is another one.
+    with Claims(directory / "shared" / str(budget), silent_s, is_done) as claims:
+        yield _Shared(pool, claims, is_done, lambda: journal.add(map(read_result, sorted(folder.glob("*.json")))))
+        journal.add(map(read_result, sorted(folder.glob("*.json"))))
+
+
+class _Shared:
+    """Runs what no other host has; yields what the others have run, too."""
+
+    def __init__(self, pool: Pool, claims: Claims, is_done: Callable[[str], bool], tell: Callable[[], None]):
+        self._pool, self._claims, self._is_done, self._tell = pool, claims, is_done, tell
+
+    def run(self, requests: Sequence[Request]) -> Iterator[tuple[str, Ending, str]]:
+        """As `Runner`."""
+        waiting = dict(requests)
+        while waiting:
+            for name in self._claims.release_lost(waiting):
+                del waiting[name]
+                yield name, Ending(False, (1,)), LOST
+            taken = [(name, waiting.pop(name)) for name in self._claims.take([*waiting], self._pool.at_a_time)]
+            if taken:
+                with contextlib.closing(self._pool.run(taken)) as running:  # type: ignore[type-var]
+                    yield from running
+            others = [name for name in waiting if self._is_done(name)]
+            for name in others:
+                del waiting[name]
+                yield name, Ending(False, (0,)), ""
+            self._tell()
+            if not taken and not others and waiting:
+                time.sleep(_LOOK_S)
