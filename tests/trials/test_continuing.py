@@ -1,12 +1,14 @@
 """With what a study may go on in its directory, and what is refused by name."""
 
 import dataclasses
+import importlib
 import json
+import sys
 
 import pytest
 
 from tfscale import StudyError
-from tfscale.parity.target import Target
+from tfscale.parity.target import Target, load
 from tfscale.study import Trial, TrialResult
 from tfscale.study.goal import parse_goal
 from tfscale.study.result import write_result
@@ -171,3 +173,55 @@ def test_what_a_function_uses_is_its_source(tmp_path, before, after, is_changed)
 
 def test_what_has_no_source():
     assert source_digest(len) is None
+
+
+IMPORTING = """import numpy
+from parts.layers import width
+
+
+def build(rate=0.1):
+    import late
+    return width() * late.DEPTH
+
+
+def data():
+    return 3
+"""
+FILES = {
+    "parts/__init__.py": "from . import layers",
+    "parts/layers.py": "from .deeper import WIDTH\n\n\ndef width():\n    return WIDTH",
+    "parts/deeper.py": "WIDTH = 3",
+    "parts/unused.py": "UNUSED = 3",
+    "late.py": "DEPTH = 2",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_another"),
+    [
+        ("parts/__init__.py", True),
+        ("parts/layers.py", True),
+        ("parts/deeper.py", True),
+        ("late.py", True),
+        ("parts/unused.py", False),
+    ],
+)
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_files_beside_the_script_belong_to_it(tmp_path, monkeypatch, changed, is_another, is_loaded):
+    (tmp_path / "parts").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "importing.py").write_text(IMPORTING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("parts", "parts.layers", "parts.deeper", "late"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    if is_loaded:
+        importlib.import_module("late")
+    function = load(Target(str(tmp_path / "importing.py"), "build"))
+    before = source_digest(function)
+    (tmp_path / changed).write_text(f"# A comment.\n{FILES[changed]}")
+    assert source_digest(function) == before
+    (tmp_path / changed).write_text(f"{FILES[changed]}\nMORE = 1")
+    assert (source_digest(function) != before) == is_another
+    for name in ("parts", "parts.layers", "parts.deeper", "late"):
+        sys.modules.pop(name, None)
