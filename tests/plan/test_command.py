@@ -53,6 +53,15 @@ def test_json_has_all_of_it(tmp_path, capsys):
     assert any("assumed" in each for each in found["assumptions"])
 
 
+def test_a_link_that_a_run_has_measured(tmp_path, capsys):
+    link = '{"kind": "start", "link": {"bytes_per_s": 1.5e8, "latency_s": 0.0005, "processor_s_per_byte": 2e-9}}'
+    (tmp_path / "run.jsonl").write_text(link)
+    given = ["--noise", write(tmp_path), "--replicas", "1,2,4", "--link", str(tmp_path)]
+    measured = f"Link of {tmp_path}, 150 MB/s, latency {{}} us: measured, a ring; 2 ms/MB of the processor's time."
+    assert measured.format(500) in run(capsys, *given)[1]
+    assert measured.format(90) in run(capsys, *given, "--latency", "90us")[1]
+
+
 def test_the_text_begins_with_the_advice(tmp_path, capsys):
     status, out, _ = run(capsys, "--noise", write(tmp_path), *LINK)
     assert status == 0

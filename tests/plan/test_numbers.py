@@ -11,6 +11,7 @@ from tfscale import MeasureError, StudyError
 from tfscale.measure import StepMoments, TraceRow
 from tfscale.plan import CriticalBatch, Link, StepTime, advise, from_noise, from_study, predict
 from tfscale.plan.link import PROCESSOR_S_PER_BYTE, network_table, parse_link, parse_seconds
+from tfscale.plan.measured_link import link_of_run
 from tfscale.plan.rows import Run, steps_at
 from tfscale.study import Trial, TrialResult, fit
 
@@ -143,6 +144,25 @@ def test_links(text, bytes_per_s):
 def test_links_that_are_none(text):
     with pytest.raises(MeasureError, match="A link must be a rate"):
         parse_link(text)
+
+
+LINK_LINE = '{"kind": "start", "link": {"bytes_per_s": 1.5e8, "latency_s": 0.0005, "processor_s_per_byte": 2e-9}}'
+
+
+def test_the_link_that_a_run_has_measured_last(tmp_path):
+    lines = (LINK_LINE.replace("1.5e8", "9"), LINK_LINE, '{"kind": "end"}', '{"kind": "start", "li')
+    (tmp_path / "run.jsonl").write_text("\n".join(lines))
+    found = link_of_run(tmp_path)
+    assert (found.bytes_per_s, found.latency_s, found.processor_s_per_byte) == (1.5e8, 0.0005, 2e-9)
+    assert found.name == f"of {tmp_path}, 150 MB/s"
+
+
+@pytest.mark.parametrize("line", ["", '{"kind": "start"}', "[]", LINK_LINE.replace("1.5e8", "-1"), '{"link": 3}', None])
+def test_a_run_without_a_link(tmp_path, line):
+    if line is not None:
+        (tmp_path / "run.jsonl").write_text(line)
+    with pytest.raises(MeasureError, match="must be that of a run in which one was measured"):
+        link_of_run(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "50", "us", "-1us", "1e3us", "5 minutes"])

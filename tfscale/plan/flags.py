@@ -31,7 +31,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar=("BUILD", "DATA"),
         help="train branches with grown batches, for the critical one: some 6 times 320 steps, with 3 seeds",
     )
-    group.add_argument("--link", metavar="RATE", help="between replicas: 25gbit, 110MB/s or nvlink")
+    group.add_argument(
+        "--link",
+        metavar="RATE|DIR",
+        help="between replicas: 25gbit, 110MB/s, nvlink, or the directory of a run that has measured one",
+    )
     group.add_argument("--latency", metavar="TIME", help="of an all-reduce of two (default: 50us)")
     group.add_argument("--step-times", metavar="N:TIME,...", help="of one replica, as 16:12ms,32:15ms,64:22ms,128:37ms")
     group.add_argument("--parameters", type=int, metavar="N", help="numbers in a gradient (default: as measured)")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from tfscale.errors import MeasureError
 from tfscale.plan.link import PROCESSOR_S_PER_BYTE, Link, parse_link, parse_seconds
+from tfscale.plan.measured_link import link_of_run
 from tfscale.plan.source import Trace
 from tfscale.plan.step_time import LEAST_BATCHES, MOST_OFF, StepTime
 
@@ -24,7 +28,7 @@ def link_of(args: argparse.Namespace, trace: Trace, most: int, assumptions: list
         assumptions: To which what is assumed is added.
 
     Raises:
-        MeasureError: When there are several replicas and no link, or it is none.
+        MeasureError: When there are several replicas and no link, or it is none, or a run's directory without one.
     """
     if args.link is None:
         if most > 1:
@@ -35,9 +39,16 @@ def link_of(args: argparse.Namespace, trace: Trace, most: int, assumptions: list
         return None
     on_cpu = trace.told.get("device") == "CPU"
     latency = None if args.latency is None else parse_seconds(args.latency)
-    link = parse_link(args.link, latency_s=latency, processor_s_per_byte=PROCESSOR_S_PER_BYTE if on_cpu else 0.0)
-    of_processor = f"; {1e9 * link.processor_s_per_byte:g} ms/MB of the processor's time" if on_cpu else ""
-    assumptions.append(f"link {link.name}, latency {1e6 * link.latency_s:g} us: assumed, a ring{of_processor}")
+    is_measured = os.path.isdir(args.link)
+    if is_measured:
+        link = link_of_run(Path(args.link))
+        link = link if latency is None else dataclasses.replace(link, latency_s=latency)
+    else:
+        link = parse_link(args.link, latency_s=latency, processor_s_per_byte=PROCESSOR_S_PER_BYTE if on_cpu else 0.0)
+    busy = link.processor_s_per_byte
+    of_processor = f"; {1e9 * busy:.3g} ms/MB of the processor's time" if busy else ""
+    how = "measured" if is_measured else "assumed"
+    assumptions.append(f"link {link.name}, latency {1e6 * link.latency_s:.6g} us: {how}, a ring{of_processor}")
     return link
 
 

@@ -55,8 +55,11 @@ class Link(NamedTuple):
             >>> Link(latency_s=0.0005, bytes_per_s=1e8).describe(num_replicas=4)
             'latency 0.50 ms, 150 MB/s'
         """
-        rate = 2 * (num_replicas - 1) / num_replicas * self.bytes_per_s / 1e6
-        return f"latency {1e3 * self.latency_s:.2f} ms, {rate:.3g} MB/s"
+        return f"latency {1e3 * self.latency_s:.2f} ms, {self.ring_bytes_per_s(num_replicas) / 1e6:.3g} MB/s"
+
+    def ring_bytes_per_s(self, num_replicas: int) -> float:
+        """Bytes that a ring sends over each replica's link in a second, in one direction."""
+        return 2 * (num_replicas - 1) / num_replicas * self.bytes_per_s
 
     def all_reduce_s(self, num_bytes: float) -> float:
         """Seconds of one, if nothing is computed meanwhile.
@@ -133,6 +136,24 @@ def describe_link(strategy: tf.distribute.Strategy) -> str | None:
     """What was measured for `strategy`, as one line; None where nothing was."""
     found = LINK.of(strategy)
     return None if found is None else describe(found, strategy.num_replicas_in_sync)
+
+
+def link_facts(strategy: tf.distribute.Strategy) -> dict[str, float] | None:
+    """What was measured for `strategy`, as numbers of one link; None where nothing was.
+
+    Returns:
+        `bytes_per_s` in one direction and `latency_s` of an all-reduce of two replicas, both as a ring uses the link,
+        and `processor_s_per_byte`, for which a processor is busy with sending.
+    """
+    found, replicas = LINK.of(strategy), int(strategy.num_replicas_in_sync)
+    if found is None or replicas < 2:
+        return None
+    link = found.link
+    return {
+        "bytes_per_s": link.ring_bytes_per_s(replicas),
+        "latency_s": link.latency_s / (replicas - 1),
+        "processor_s_per_byte": (1 - link.idle) / link.bytes_per_s,
+    }
 
 
 def describe(found: MeasuredLink, num_replicas: int) -> str:

@@ -50,6 +50,18 @@ def test_where_the_time_went(tmp_path):
     assert end == {"kind": "end", "at": 5.0}
 
 
+def test_the_link_as_it_was_measured(tmp_path):
+    record, link = RunRecord(tmp_path, {}, None), {"bytes_per_s": 1e8, "latency_s": 0.001, "processor_s_per_byte": 0.0}
+    record.begin(link=link)
+    record.begin_epoch(0, 0)
+    # Where none is, nothing is said.
+    record.begin()
+    record.begin_epoch(1, 3)
+    first, second = lines_of(tmp_path)
+    assert first["link"] == link
+    assert "link" not in second
+
+
 def test_what_steps_wait_for_is_told_apart(tmp_path):
     waited_s = 100.0
     record = RunRecord(tmp_path, {}, None, clock=Clock())

@@ -46,16 +46,23 @@ class RunRecord:
         self._input_s: Callable[[], float | None] = lambda: None
         self._input_before_s = 0.0
 
-    def begin(self, bits: Mapping[str, Any] | None = None, input_s: Callable[[], float | None] = lambda: None) -> None:
+    def begin(
+        self,
+        bits: Mapping[str, Any] | None = None,
+        input_s: Callable[[], float | None] = lambda: None,
+        *,
+        link: Mapping[str, float] | None = None,
+    ) -> None:
         """Another `fit` begins.
 
         Args:
             bits: What its bits depend on here.
+            link: What was measured of the link between the replicas; None where nothing was.
             input_s: Tells for how many seconds its steps have waited for their batches; None where it is not known.
         """
         self._has_begun, self._first_s = False, None
         self._input_s = input_s
-        self._bits = {} if bits is None else {"bits": bits}
+        self._bits = {name: each for name, each in (("bits", bits), ("link", link)) if each is not None}
 
     def begin_epoch(self, epoch: int, step: int) -> None:
         """The first of a `fit` says where it begins: at step 0, or where it goes on."""

@@ -21,6 +21,7 @@ from tfscale.recovery.location import RemotePath, find_directory
 from tfscale.recovery.store import Store, StoreError, answer_within
 from tfscale.rederive.replica_scaling import current_rate
 from tfscale.replicas.deterministic import bits_of_run
+from tfscale.replicas.link import link_facts
 from tfscale.scaling import BatchPlan
 from tfscale.training.callbacks.run_record import RunRecord
 from tfscale.training.step.input_wait import INPUT_WAIT
@@ -107,7 +108,8 @@ class ScalingReport(keras.callbacks.Callback):
         if self._record is not None:
             wait = INPUT_WAIT.of(self.model)
             bits = bits_of_run(self.model, self.model.distribute_strategy)
-            self._record.begin(bits, lambda: None if wait is None else wait.seconds)
+            link = link_facts(self.model.distribute_strategy)
+            self._record.begin(bits, lambda: None if wait is None else wait.seconds, link=link)
         if self._directory is not None:
             self._writer = tf.summary.create_file_writer(str(self._directory / "scaling"))
 
