@@ -185,10 +185,16 @@ def gathered(num_replicas: int, rows: int) -> dict[str, Any]:
             tape.watch(part)
             whole = gather_with_own_slope(part, share)
             total = tf.reduce_sum(tf.square(whole))
-        return whole, tape.gradient(total, part)
+        numbers = [gather_with_own_slope(number, share) for number in (1.0, -1, np.float32(0.5), None)]
+        return whole, tape.gradient(total, part), tf.constant(numbers == [1.0, -1, 0.5, None])
 
     results, _ = _run(_strategy(num_replicas), replica)
-    return {"x": x, "gathered": [r[0] for r in results], "gradients": [r[1] for r in results]}
+    return {
+        "x": x,
+        "gathered": [r[0] for r in results],
+        "gradients": [r[1] for r in results],
+        "numbers stay": [bool(r[2]) for r in results],
+    }
 
 
 def all_rows(dtype: str) -> list[list[Any]]:

@@ -140,6 +140,8 @@ def test_gathered_rows_and_their_gradient(results, rows):
         np.testing.assert_array_equal(gathered, found["x"])
     # The sum of squares of all rows: each replica keeps the slope of its own.
     np.testing.assert_allclose(np.concatenate(found["gradients"]), 2 * found["x"])
+    # One for all rows, as in `loss(scores, 1.0)`.
+    assert found["numbers stay"] == [True] * 3
 
 
 def test_slopes_of_what_is_gathered_by_hand(results):

@@ -86,6 +86,26 @@ class LossOnTheSpot(OwnStep):
         return keras.losses.Huber()(y, y_pred) + tf.reduce_mean(values)
 
 
+class RealOrNot(keras.losses.Loss):
+    """As of GauGAN: the scores of a picture, and one number that says what it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hinge = keras.losses.Hinge()
+
+    def call(self, scores: Any, is_real: Any) -> Any:
+        return self.hinge(is_real, scores)
+
+
+class LossOfANumber(OwnStep):
+    def __init__(self) -> None:
+        super().__init__()
+        self.real_or_not = RealOrNot()
+
+    def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
+        return self.real_or_not(y_pred, 1.0) + 0.5 * self.real_or_not(y_pred - y, -1)
+
+
 class LossVector(OwnStep):
     def loss_of(self, x: Any, y: Any, y_pred: Any) -> Any:
         return tf.reduce_sum(tf.square(y_pred - y), axis=-1)
@@ -836,10 +856,52 @@ def _asking_in_a_call(dp: Any) -> Outcome:
     return outcome
 
 
+class Centers(layers.Layer):
+    """As of center loss: each class has a center, which the layer moves by assign towards the rows of the class."""
+
+    def __init__(self, indices_per_unit: float) -> None:
+        super().__init__()
+        self.indices_per_unit = indices_per_unit
+
+    def build(self, shapes: Any) -> None:
+        self.centers = self.add_weight(shape=(3, shapes[0][-1]), trainable=False, name="centers")
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        features, labels = inputs
+        classes = tf.one_hot(tf.cast(self.indices_per_unit * labels[:, 0], tf.int32), 3)
+        away = tf.matmul(classes, tf.convert_to_tensor(self.centers)) - features
+        if training:
+            counts = tf.reduce_sum(classes, axis=0)[:, None]
+            self.centers.assign_sub(0.5 * tf.matmul(classes, away, transpose_a=True) / (1.0 + counts))
+        self.add_loss(0.1 * tf.reduce_mean(tf.reduce_sum(tf.square(away), axis=1)))
+        return features
+
+
+def center_loss(indices_per_unit: float) -> Case:
+    """Labels come as numbers of floating point, which lie on the edge of the next class."""
+    labels = (np.arange(ROWS) * 7 % 3)[:, None]
+
+    def build() -> keras.Model:
+        pictures, classes = keras.Input((8,)), keras.Input((1,))
+        features = layers.Dense(4, activation="tanh")(pictures)
+        features = Centers(indices_per_unit)([features, classes])
+        return keras.Model([pictures, classes], layers.Dense(3, activation="softmax")(features))
+
+    data = [X[:ROWS], (labels / indices_per_unit).astype("float32")]
+    return own_step(
+        build,
+        data={"x": data, "y": labels, "batch_size": GLOBAL_BATCH},
+        loss="sparse_categorical_crossentropy",
+    )
+
+
 CASES: dict[str, Case] = {
+    "centers of classes, whose indices are whole numbers": center_loss(1.0),
+    "centers of classes, whose indices are halves": center_loss(2.0),
     "loss of a module, in a step": own_step(ModuleLoss),
     "losses in a dict and a list, in a step": own_step(KeptLosses),
     "losses made on the spot, in a step": own_step(LossOnTheSpot),
+    "loss of a class, given a number for labels": own_step(LossOfANumber),
     "loss vector given to the tape": own_step(LossVector, lambda: sgd(learning_rate=0.002)),
     "loss that is a sum by hand": own_step(LossSum, lambda: sgd(learning_rate=0.002)),
     "loss that is a sum by hand, zero at first": own_step(LateLossSum, lambda: sgd(learning_rate=0.01)),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import numbers
 from collections.abc import Iterator
 from typing import Any
 
@@ -146,14 +147,15 @@ def gather_with_own_slope(rows: Any, share: Share) -> Any:
     """The rows of all replicas in order, with the gradient of this replica's own rows only.
 
     Args:
-        rows: Tensor `[n_i, ...]`, or None.
+        rows: Tensor `[n_i, ...]`, or None, or one number for all rows, as in `loss(scores, 1.0)`.
         share: This replica's share.
 
     Returns:
-        Tensor `[n, ...]`.
+        Tensor `[n, ...]`; a number and None as they are.
     """
-    if rows is None:
-        return None
+    # A tensor without rows is none of these: it may be of this replica's rows alone.
+    if rows is None or isinstance(rows, numbers.Number):
+        return rows
     rows = rows[: tf.cast(share.num_examples, tf.int64)]
     gathered = tf.stop_gradient(all_gather(rows))
     end = share.first_row + tf.shape(rows, out_type=tf.int64)[0]

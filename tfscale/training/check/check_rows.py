@@ -110,8 +110,12 @@ class CheckRows(NamedTuple):
         return self._with_inputs(change)
 
     def shaken(self, share: float) -> CheckRows:
-        """The same rows with each floating-point input changed by a share of itself, as `shake` does it."""
-        return self._with_inputs(lambda leaf: shake(leaf, share))._replace(shaken_by=share)
+        """The same rows with each floating-point input changed by a share of itself, as `shake` does it.
+
+        Whole numbers stay: as the index of a class, a count or a flag they are on the very edge, and beside it another.
+        """
+        changed = self._with_inputs(lambda leaf: tf.where(leaf == tf.round(leaf), leaf, shake(leaf, share)))
+        return changed._replace(shaken_by=share)
 
     def _with_inputs(self, change: Callable[[tf.Tensor], tf.Tensor]) -> CheckRows:
         x, *others = self.whole if isinstance(self.whole, tuple) else (self.whole,)

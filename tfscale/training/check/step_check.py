@@ -279,16 +279,17 @@ class StepCheck:
             with self._dividing(rows):
                 ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before)
+        hidden = describe_hidden(self._runs.assigned_apart, self._runs.decided_apart, self._what)
         if not differences:
             self._findings.gather_untold(reference, before)
-            hidden = describe_hidden(self._runs.assigned_apart, self._runs.decided_apart, self._what)
             if hidden:
                 return hidden
             self._warn_of_kept(kept_differences(ours, reference, self._tolerance))
             later = self._differences_later(rows)
             return self._describe(later, rows) + OF_LATER if later else ""
         if self._chance.explains(differences, rows, ours, reference, before, self._compared):
-            return ""
+            # What the graph shows holds for any numbers, those on an edge too.
+            return hidden
         return self._describe(differences, rows)
 
     def _warn_of_kept(self, names: Sequence[str]) -> None:
