@@ -124,8 +124,9 @@ def largest_differences(
 
     def compare() -> tf.Tensor:
         own = [_as_float(variable) for variable in weights]
-        is_reference = replica_id() == reference
-        right = all_reduce_sum([value if is_reference else tf.zeros_like(value) for value in own])
+        # By a tensor, in one graph for all: what travels together goes in the order in which the graph has made it.
+        is_reference = tf.constant(replica_id() == reference)
+        right = all_reduce_sum([tf.where(is_reference, value, tf.zeros_like(value)) for value in own])
         found = tf.stack([_difference(*pair) for pair in zip(own, right, strict=True)])
         slot = tf.one_hot(replica_id(), int(strategy.num_replicas_in_sync))[:, None]
         [everyone] = all_reduce_sum([tf.where(slot > 0, found[None], tf.zeros_like(found)[None])])
