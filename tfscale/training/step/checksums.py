@@ -6,13 +6,14 @@ place of its own, so that every replica learns all of them. Nothing is computed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfscale.exact.terms import is_recording
+from tfscale.replicas.agreement import gather_from_workers
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id, replica_number
 from tfscale.replicas.own_copies import one_for_each, own_of
 from tfscale.replicas.owners import Fact, PreparedModel
@@ -59,6 +60,10 @@ class ChecksumExchange:
 
 
 CHECKSUMS = Fact[ChecksumExchange](PreparedModel, "checksums")
+# Of which weights, and the function.
+_SUMMING = Fact[tuple[tuple[int, ...], Callable[[], Any]]](
+    PreparedModel, "checksums_of_replicas", lambda traced: f"{len(traced[0])} weights"
+)
 
 
 def watch_checksums(model: keras.Model, strategy: tf.distribute.Strategy) -> tuple[ChecksumExchange, bool]:
@@ -103,6 +108,24 @@ def _sum_of_bits(value: tf.Tensor) -> tf.Tensor:
         words = tf.cast(tf.bitcast(value, tf.int16 if value.dtype.size == 2 else tf.int8), tf.int32)
     # Modulo 2^32: nothing is copied to a wider type.
     return tf.cast(tf.reduce_sum(words), tf.int64)
+
+
+def checksums_of_replicas(model: keras.Model, strategy: tf.distribute.Strategy) -> list[int]:
+    """The checksum of each replica's weights as they are now; to be called by every worker, outside of a step.
+
+    Args:
+        model: Prepared.
+        strategy: Of the model.
+    """
+    weights = model.weights
+    which = tuple(id(weight) for weight in weights)
+    traced = _SUMMING.of(model)
+    if traced is None or traced[0] != which:
+        # One trace for each model: a loop may call `fit` for every epoch.
+        function = tf.function(lambda: strategy.run(lambda: checksum(weights)), autograph=False)
+        traced = _SUMMING.set(model, (which, function))
+    own = [int(each) for each in strategy.experimental_local_results(traced[1]())]
+    return [number for worker in gather_from_workers(strategy, tf.constant(own, tf.int64)) for number in worker]
 
 
 def largest_differences(
