@@ -89,10 +89,11 @@ def replica_number() -> int | tf.Tensor:
 def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
     """Sums each tensor over all replicas, all of them in one collective, or in the strategy's packs.
 
-    To be called by every replica, inside `strategy.run`, with the same number of tensors of the same shapes.
-    Floating-point tensors narrower than 32 bits are summed in float32. float64 and integer tensors take one more
-    collective per dtype, sparse gradients (`tf.IndexedSlices`) two each and one for all of them: they are gathered, and
-    their rows are summed only where they are the same for every batch.
+    To be called by every replica, inside `strategy.run`, with the same number of tensors of the same shapes, made by
+    the same operations: a replica that has nothing to add multiplies by zero. Floating-point tensors narrower than 32
+    bits are summed in float32. float64 and integer tensors take one more collective per dtype, sparse gradients
+    (`tf.IndexedSlices`) two each and one for all of them: they are gathered, and their rows are summed only where they
+    are the same for every batch.
 
     Args:
         tensors: Tensors of any shape, `tf.IndexedSlices` or None.

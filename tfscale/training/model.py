@@ -48,6 +48,7 @@ from tfscale.training.call.row_order import order_alike
 from tfscale.training.call.settling import settle_first
 from tfscale.training.call.step_runner import StepRunner
 from tfscale.training.call.steps_per_call import ChosenCalls
+from tfscale.training.callbacks.epoch_ends import compare_at_epoch_ends
 from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.check.vouching import check_mode
 from tfscale.training.model_steps import ModelSteps
@@ -285,6 +286,7 @@ class ModelMethods:
                 if callback is not None and given.can_take("callbacks"):
                     given["callbacks"] = with_callback(given.get("callbacks"), callback, first=False)
                 settle_first(given, self._model, self._strategy, self._sending)
+                compare_at_epoch_ends(given, self._model, self._strategy)
                 return self._call("fit", method, given)
             finally:
                 forget_expected_batch(self._strategy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -57,7 +57,7 @@ class DriftWatch(keras.callbacks.Callback):
         if tolerance != "auto" and (isinstance(tolerance, bool | str) or not tolerance >= 0):
             raise CallbackError(f'`tolerance` must be "auto", 0 or more.\nReceived: tolerance={tolerance!r}.')
         self._every_steps = every_steps
-        self._tolerance = tolerance
+        self.tolerance = tolerance
         self._exchange: ChecksumExchange | None = None
         self._steps = self._first = self._next = 0
         self._is_due = self._has_warned = False
@@ -108,37 +108,58 @@ class DriftWatch(keras.callbacks.Callback):
                 "`DriftWatch` needs a prepared model: its step compares the weights.\n"
                 f"Received: {self.model.name!r}, not prepared. Use `model = dp.prepare(model)`."
             )
-        # The first among equally frequent ones.
-        [(usual, _)] = collections.Counter(checksums).most_common(1)
-        reference = checksums.index(usual)
-        strategy = self.model.distribute_strategy
-        differences = largest_differences(strategy, self.model.weights, reference)
-        tolerance = self._tolerance
+        drift = find_drift(self.model, checksums)
+        tolerance = self.tolerance
         if tolerance == "auto":
-            tolerance = _GPU_TOLERANCE if on_gpus(strategy) else 0.0
-        odd = [replica for replica, found in enumerate(checksums) if found != usual]
-        verb = "differs" if len(odd) == 1 else "differ"
-        apart = "; ".join(self._describe(replica, differences[replica]) for replica in odd[:_SHOWN])
-        if max(map(max, differences)) > float(tolerance) or not tolerance:
+            tolerance = _GPU_TOLERANCE if on_gpus(self.model.distribute_strategy) else 0.0
+        if drift.largest > float(tolerance) or not tolerance:
             raise DriftError(
                 f"The weights of all replicas must be equal.\n"
-                f"Received: in step {self._steps} of this fit, {self._name(odd)} {verb} from "
-                f"{self._name([reference])}: {apart}. Look for code that assigns weights on one replica alone, or for "
-                f"a faulty device; what was saved since the last comparison may be wrong."
+                f"Received: in step {self._steps} of this fit, {drift.said}. Look for code that assigns weights on one "
+                f"replica alone, or for a faulty device; what was saved since the last comparison may be wrong."
             )
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("The replicas differ by no more than the tolerance of %g: %s.", tolerance, apart)
+            _log.warning("The replicas differ by no more than the tolerance of %g: %s.", tolerance, drift.said)
 
-    def _describe(self, replica: int, differences: list[float]) -> str:
-        by_path = dict(zip((weight.path for weight in self.model.weights), differences, strict=True))
-        worst = sorted((path for path, found in by_path.items() if found), key=lambda path: -by_path[path])
-        if not worst:
-            return "bits that make no difference in value"
-        more = f" and {len(worst) - _SHOWN} more weights" if len(worst) > _SHOWN else ""
-        return ", ".join(f"{path} by {by_path[path]:.2g} of its largest value" for path in worst[:_SHOWN]) + more
 
-    def _name(self, replicas: list[int]) -> str:
-        here = local_replicas(self.model.distribute_strategy)
-        shown = ", ".join(f"replica {replica} (worker {replica // here.here})" for replica in replicas[:_SHOWN])
-        return shown + (f" and {len(replicas) - _SHOWN} more" if len(replicas) > _SHOWN else "")
+class Drift(NamedTuple):
+    """What is known of replicas that differ."""
+
+    largest: float
+    """The largest difference, relative to the largest value of its weight."""
+    said: str
+    """Which replica differs from which, and in what."""
+
+
+def find_drift(model: keras.Model, checksums: list[int]) -> Drift:
+    """Compares each weight of replicas that differ; to be called by every worker.
+
+    Args:
+        model: Prepared.
+        checksums: Of its weights, by replica.
+    """
+    # The first among equally frequent ones.
+    [(usual, _)] = collections.Counter(checksums).most_common(1)
+    reference = checksums.index(usual)
+    differences = largest_differences(model.distribute_strategy, model.weights, reference)
+    odd = [replica for replica, found in enumerate(checksums) if found != usual]
+    verb = "differs" if len(odd) == 1 else "differ"
+    apart = "; ".join(_describe(model, differences[replica]) for replica in odd[:_SHOWN])
+    said = f"{_name(model, odd)} {verb} from {_name(model, [reference])}: {apart}"
+    return Drift(max(map(max, differences)), said)
+
+
+def _describe(model: keras.Model, differences: list[float]) -> str:
+    by_path = dict(zip((weight.path for weight in model.weights), differences, strict=True))
+    worst = sorted((path for path, found in by_path.items() if found), key=lambda path: -by_path[path])
+    if not worst:
+        return "bits that make no difference in value"
+    more = f" and {len(worst) - _SHOWN} more weights" if len(worst) > _SHOWN else ""
+    return ", ".join(f"{path} by {by_path[path]:.2g} of its largest value" for path in worst[:_SHOWN]) + more
+
+
+def _name(model: keras.Model, replicas: list[int]) -> str:
+    here = local_replicas(model.distribute_strategy)
+    shown = ", ".join(f"replica {replica} (worker {replica // here.here})" for replica in replicas[:_SHOWN])
+    return shown + (f" and {len(replicas) - _SHOWN} more" if len(replicas) > _SHOWN else "")

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,20 @@ class StallWatch(ClosedByFit):
             self._thread.is_in_step = False
             self._thread.step += batch - self._first
 
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Watches what all workers do together between two steps as if it were the next one."""
+        thread = self._thread
+        if thread is None:
+            yield
+            return
+        # It has arrived where the others are waited for, and the model's own counts know nothing of it.
+        thread.step, thread.arrived, thread.is_in_step = thread.step + 1, 1, True
+        try:
+            yield
+        finally:
+            thread.step, thread.arrived, thread.is_in_step = thread.step - 1, 0, False
+
     def on_train_end(self, logs: Any = None) -> None:
         """Ends the thread."""
         del logs
@@ -164,6 +178,7 @@ class _WatchThread:
         self._thread = threading.Thread(target=self._run, daemon=True, name="tfscale-stall-watch")
         self._report_after_s = self._stall_s
         self.step = 0
+        self.arrived = 0
         self.is_in_step = False
 
     def begin(self) -> None:
@@ -183,6 +198,7 @@ class _WatchThread:
         since_s = self._clock()
         while not self._heartbeats.wait(self._is_over, self._beat_s):
             arrived, left = self._progress.read() if self._progress is not None else (0, 0)
+            arrived += self.arrived
             now_s = self._clock()
             if (self.step, arrived, left) != seen or not self.is_in_step:
                 seen, since_s = (self.step, arrived, left), now_s

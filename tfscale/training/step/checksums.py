@@ -6,13 +6,14 @@ place of its own, so that every replica learns all of them. Nothing is computed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfscale.exact.terms import is_recording
+from tfscale.replicas.agreement import gather_from_workers
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id, replica_number
 from tfscale.replicas.own_copies import one_for_each, own_of
 from tfscale.replicas.owners import Fact, PreparedModel
@@ -59,6 +60,10 @@ class ChecksumExchange:
 
 
 CHECKSUMS = Fact[ChecksumExchange](PreparedModel, "checksums")
+# Of which weights, and the function.
+_SUMMING = Fact[tuple[tuple[int, ...], Callable[[], Any]]](
+    PreparedModel, "checksums_of_replicas", lambda traced: f"{len(traced[0])} weights"
+)
 
 
 def watch_checksums(model: keras.Model, strategy: tf.distribute.Strategy) -> tuple[ChecksumExchange, bool]:
@@ -105,6 +110,24 @@ def _sum_of_bits(value: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.reduce_sum(words), tf.int64)
 
 
+def checksums_of_replicas(model: keras.Model, strategy: tf.distribute.Strategy) -> list[int]:
+    """The checksum of each replica's weights as they are now; to be called by every worker, outside of a step.
+
+    Args:
+        model: Prepared.
+        strategy: Of the model.
+    """
+    weights = model.weights
+    which = tuple(id(weight) for weight in weights)
+    traced = _SUMMING.of(model)
+    if traced is None or traced[0] != which:
+        # One trace for each model: a loop may call `fit` for every epoch.
+        function = tf.function(lambda: strategy.run(lambda: checksum(weights)), autograph=False)
+        traced = _SUMMING.set(model, (which, function))
+    own = [int(each) for each in strategy.experimental_local_results(traced[1]())]
+    return [number for worker in gather_from_workers(strategy, tf.constant(own, tf.int64)) for number in worker]
+
+
 def largest_differences(
     strategy: tf.distribute.Strategy, weights: Sequence[keras.Variable], reference: int
 ) -> list[list[float]]:
@@ -124,8 +147,9 @@ def largest_differences(
 
     def compare() -> tf.Tensor:
         own = [_as_float(variable) for variable in weights]
-        is_reference = replica_id() == reference
-        right = all_reduce_sum([value if is_reference else tf.zeros_like(value) for value in own])
+        # By a tensor, in one graph for all: what travels together goes in the order in which the graph has made it.
+        is_reference = tf.constant(replica_id() == reference)
+        right = all_reduce_sum([tf.where(is_reference, value, tf.zeros_like(value)) for value in own])
         found = tf.stack([_difference(*pair) for pair in zip(own, right, strict=True)])
         slot = tf.one_hot(replica_id(), int(strategy.num_replicas_in_sync))[:, None]
         [everyone] = all_reduce_sum([tf.where(slot > 0, found[None], tf.zeros_like(found)[None])])
