@@ -73,7 +73,7 @@ USES_MORE = {
 }
 DEPENDENCIES = {"absl", "keras", "numpy", "packaging", "psutil", "tensorflow"}
 # Extras, of one part.
-EXTRAS = {"trials": {"matplotlib"}, "sweeps": {"matplotlib", "optuna", "yaml"}}
+EXTRAS = {"trials": {"matplotlib", "optuna", "ray"}, "sweeps": {"matplotlib", "optuna", "yaml"}}
 MAY_USE_PRIVATE_NAMES = "framework"
 WEAK_TABLES = ("WeakKeyDictionary", "WeakValueDictionary", "WeakSet")
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")

@@ -88,7 +88,7 @@ def make_trainer(config: dict[str, Any], *, num_workers: Any, failures: int = 0,
 
 def pool(folder: str) -> None:
     """Requests of trials: two that leave a file, one that fails, one that is killed."""
-    from tfscale.ray.pool import RayPool
+    from tfscale.trials.ray_pool import RayPool
 
     ray.init(address="local", num_cpus=2, include_dashboard=False)
     left = pathlib.Path(folder, "left")

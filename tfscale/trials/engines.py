@@ -63,7 +63,7 @@ def engine_of(
                     "The engine 'ray' needs Ray.\nReceived: it is not installed. `pip install 'tfscale[ray]'`, or "
                     f"leave out --engine: the trials run on this host, or on several with --engine {OPTUNA}."
                 )
-            from tfscale.ray.pool import RayPool
+            from tfscale.trials.ray_pool import RayPool
 
             with contextlib.closing(RayPool(at_a_time)) as ray_pool:
                 yield ray_pool
