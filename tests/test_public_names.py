@@ -166,6 +166,7 @@ FLAGS = {
         "--budget-epochs",
         "--budget-hours",
         "--directory",
+        "--engine",
         "--help",
         "--json",
         "--micro-batch",
@@ -176,6 +177,7 @@ FLAGS = {
         "--seeds",
         "--target",
         "--trials",
+        "--silent-s",
     },
     "sweep": {
         "objective",

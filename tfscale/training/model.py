@@ -49,6 +49,7 @@ from tfscale.training.call.settling import settle_first
 from tfscale.training.call.step_runner import StepRunner
 from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.callbacks.epoch_ends import compare_at_epoch_ends
+from tfscale.training.callbacks.labels_read import compare_labels
 from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.check.vouching import check_mode
 from tfscale.training.model_steps import ModelSteps
@@ -297,6 +298,8 @@ class ModelMethods:
     def _call(self, name: str, method: Callable[..., Any], given: CallArguments) -> Any:
         self._suit_data(name, given)
         take_data(name, given, self._strategy)
+        if name == "fit":
+            compare_labels(given, self._strategy)
         if name != "predict":
             self._calls.begin_call(self._model, name, given)
         suit_batch(name, given, self._global_batch, self._strategy)

@@ -72,8 +72,10 @@ class EpochEnds(keras.callbacks.Callback):
         self._has_warned = False
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Compares."""
+        """Compares; not where this worker stops, perhaps in the midst of an epoch of the others."""
         del logs
+        if self.model.stop_training:
+            return
         with contextlib.ExitStack() as stack:
             for watch in self._watches:
                 stack.enter_context(watch.waiting())

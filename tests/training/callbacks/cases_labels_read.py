@@ -1,0 +1,61 @@
+"""Workers that read a generator. Every function runs in each worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+import tfscale
+
+X = np.linspace(-1.0, 1.0, 96).reshape(24, 4).astype("float32")
+Y = np.arange(24, dtype="float32")[:, None]
+BATCH = 6
+
+
+def _batches(draw: Any, augment: Any, first_epochs: int = 0) -> Iterator[Any]:
+    epoch = 0
+    while True:
+        order = np.arange(24) if epoch < first_epochs else draw.permutation(24)
+        for start in range(0, 24, BATCH):
+            chosen = order[start : start + BATCH]
+            yield X[chosen] + augment.normal(size=(BATCH, 4)).astype("float32"), Y[chosen]
+        epoch += 1
+
+
+def fits() -> dict[str, str]:
+    """What `fit` says, by how a generator draws."""
+    dp = tfscale.DataParallel(global_batch=BATCH, seed=1)
+    own = np.random.default_rng
+    kinds: dict[str, Callable[[], Iterator[Any]]] = {
+        "own entropy": lambda: _batches(own(), own(0)),
+        "own entropy, after an epoch": lambda: _batches(own(), own(0), 1),
+        "seeded": lambda: _batches(own(3), own(3)),
+        "seeded by tfscale": lambda: _batches(np.random, np.random),
+        "augmented by own entropy": lambda: _batches(own(3), own()),
+    }
+    return {name: _fit(dp, batches()) for name, batches in kinds.items()}
+
+
+def _fit(dp: tfscale.DataParallel, batches: Iterator[Any]) -> str:
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+    before = model.get_weights()
+    seen = _Epochs()
+    try:
+        model.fit(batches, steps_per_epoch=4, epochs=3, shuffle=False, verbose=0, callbacks=[seen])
+    except tfscale.DataError as error:
+        is_untouched = all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
+        return f"{error} {'untouched' if is_untouched else 'trained'}"
+    return f"{seen.count} epochs"
+
+
+class _Epochs(keras.callbacks.Callback):
+    count = 0
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        del epoch, logs
+        self.count += 1

@@ -1,0 +1,28 @@
+"""Workers that read other batches from a generator are told, and those that only augment are not."""
+
+import pytest
+
+from tests.processes import run_workers
+
+SAID = "All workers must read the same batches from a generator"
+
+
+@pytest.fixture(scope="module")
+def by_rank():
+    return run_workers("tests.training.callbacks.cases_labels_read:fits", 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [("own entropy", "untouched"), ("own entropy, after an epoch", "trained")],
+)
+def test_other_batches_end_all_workers(by_rank, name, state):
+    for found in by_rank:
+        assert found[name].startswith(SAID)
+        assert found[name].endswith(state)
+        assert "on worker 1 than on worker 0" in found[name]
+
+
+@pytest.mark.parametrize("name", ["seeded", "seeded by tfscale", "augmented by own entropy"])
+def test_the_same_batches_train(by_rank, name):
+    assert [found[name] for found in by_rank] == ["3 epochs"] * 3

@@ -1,0 +1,117 @@
+"""Have all workers read the same batches from a Python generator?
+
+Each runs a generator of its own and takes its rows of every batch. One that draws by what is not the same everywhere
+gives each worker other batches: examples are repeated and lost. Their labels tell, which augmentation leaves alone.
+"""
+
+from __future__ import annotations
+
+import types
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfscale.errors import DataError
+from tfscale.recovery.one_call import with_callback
+from tfscale.replicas.agreement import gather_from_workers
+from tfscale.replicas.replica_batch import local_replicas
+from tfscale.training.step.call_arguments import CallArguments
+
+
+def compare_labels(given: CallArguments, strategy: tf.distribute.Strategy) -> None:
+    """Notes what a generator that is given to `fit` yields, and has it compared, where there are several workers.
+
+    Args:
+        given: Arguments of `fit`; its data and callbacks are replaced.
+        strategy: Of the model.
+    """
+    data, replicas = given.get("x"), local_replicas(strategy)
+    is_one_of_several = isinstance(data, types.GeneratorType) and replicas.here < replicas.total
+    if is_one_of_several and given.can_take("callbacks"):
+        callback = LabelsRead(strategy, data.__name__)
+        given["x"] = callback.noting(data)
+        given["callbacks"] = with_callback(given.get("callbacks"), callback, first=False)
+
+
+class LabelsRead(keras.callbacks.Callback):
+    """Ends `fit` on all workers when they have read other labels: before the first step, or when an epoch has ended.
+
+    Args:
+        strategy: Of the model.
+        name: Of the generator.
+
+    Raises:
+        DataError: In `fit`, on every worker.
+    """
+
+    several_steps_safe = True
+
+    def __init__(self, strategy: tf.distribute.Strategy, name: str):
+        super().__init__()
+        self._strategy, self._name = strategy, name
+        # After each batch, of all until then; how many of them were compared and left out.
+        self._digests: list[int] = []
+        self._left_out = 0
+
+    def noting(self, data: Iterator[Any]) -> Iterator[Any]:
+        """Yields what `data` does."""
+        for batch in data:
+            before = self._digests[-1] if self._digests else 0
+            self._digests.append(digest_of_labels(batch, before))
+            yield batch
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Compares the first batch, which Keras has read to learn what there is."""
+        del logs
+        self._compare()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Compares all that every worker has read; not where this one stops, perhaps while the others go on."""
+        del epoch, logs
+        if not self.model.stop_training:
+            self._compare()
+
+    def _compare(self) -> None:
+        # Some have read further ahead; a thread of TensorFlow's may be reading.
+        read = self._left_out + len(self._digests)
+        least = min(map(int, gather_from_workers(self._strategy, tf.constant(read, tf.int64))))
+        if least > self._left_out + 1:
+            del self._digests[: least - 1 - self._left_out]
+            self._left_out = least - 1
+        own = self._digests[0] if least else 0
+        everyone = [int(each) for each in gather_from_workers(self._strategy, tf.constant(own, tf.int64))]
+        other = next((rank for rank, each in enumerate(everyone) if each != everyone[0]), None)
+        if other is not None:
+            raise DataError(
+                "All workers must read the same batches from a generator: each takes its own rows of every batch.\n"
+                f"Received: other labels on worker {other} than on worker 0 in the first {least} batch(es) of "
+                f"{self._name!r}. Seed what it draws by, alike on all workers (`np.random.default_rng(3)`; "
+                "`DataParallel(seed=)` seeds Python's and NumPy's own generators), or give the examples to "
+                "`dp.dataset(..., shuffle=True)`."
+            )
+
+
+def digest_of_labels(batch: Any, before: int = 0) -> int:
+    """A checksum of the labels and weights of a batch; of its inputs where it has none.
+
+    Args:
+        batch: As a generator yields it: inputs, or a tuple that begins with them.
+        before: The checksum of the batches before.
+
+    Example:
+        >>> import numpy as np
+        >>> x, y = np.zeros((2, 3)), np.arange(2)
+        >>> [digest_of_labels((x, y)) == digest_of_labels(other) for other in ((x + 1, y), (x, -y))]
+        [True, False]
+    """
+    labels = batch[1:] if isinstance(batch, tuple) and len(batch) > 1 else batch
+    digest = before
+    for leaf in keras.tree.flatten(labels):
+        array = np.asarray(leaf)
+        content = repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
+        digest = zlib.crc32(content, digest)
+    return digest
