@@ -36,17 +36,45 @@ def fits() -> dict[str, str]:
         "seeded by tfscale": lambda: _batches(np.random, np.random),
         "augmented by own entropy": lambda: _batches(own(3), own()),
     }
-    return {name: _fit(dp, batches()) for name, batches in kinds.items()}
+    found = {name: _fit(dp, batches(), steps_per_epoch=4) for name, batches in kinds.items()}
+    found |= {f"PyDataset, {name}": _fit(dp, _Batches(*draws())) for name, draws in DRAWS.items()}
+    return found
 
 
-def _fit(dp: tfscale.DataParallel, batches: Iterator[Any]) -> str:
+DRAWS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "own entropy": lambda: (np.random.default_rng(), np.random.default_rng(0)),
+    "seeded": lambda: (np.random.default_rng(3), np.random.default_rng(3)),
+    "augmented by own entropy": lambda: (np.random.default_rng(3), np.random.default_rng()),
+}
+
+
+class _Batches(keras.utils.PyDataset):
+    """In an order that is drawn when it is made, and after each epoch."""
+
+    def __init__(self, draw: Any, augment: Any):
+        super().__init__()
+        self._draw, self._augment = draw, augment
+        self.on_epoch_end()
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        chosen = self._order[BATCH * index : BATCH * (index + 1)]
+        return X[chosen] + self._augment.normal(size=(BATCH, 4)).astype("float32"), Y[chosen]
+
+    def on_epoch_end(self) -> None:
+        self._order = self._draw.permutation(24)
+
+
+def _fit(dp: tfscale.DataParallel, batches: Any, **arguments: Any) -> str:
     with dp.scope():
         model = dp.prepare(keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
         model.compile(keras.optimizers.SGD(0.01), "mse")
     before = model.get_weights()
     seen = _Epochs()
     try:
-        model.fit(batches, steps_per_epoch=4, epochs=3, shuffle=False, verbose=0, callbacks=[seen])
+        model.fit(batches, epochs=3, shuffle=False, verbose=0, callbacks=[seen], **arguments)
     except tfscale.DataError as error:
         is_untouched = all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
         return f"{error} {'untouched' if is_untouched else 'trained'}"

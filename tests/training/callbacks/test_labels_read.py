@@ -1,4 +1,4 @@
-"""Workers that read other batches from a generator are told, and those that only augment are not."""
+"""Workers that read other batches from Python are told, and those that only augment are not."""
 
 import pytest
 
@@ -23,6 +23,16 @@ def test_other_batches_end_all_workers(by_rank, name, state):
         assert "on worker 1 than on worker 0" in found[name]
 
 
-@pytest.mark.parametrize("name", ["seeded", "seeded by tfscale", "augmented by own entropy"])
+def test_a_data_set_in_another_order_ends_all_workers(by_rank):
+    for found in by_rank:
+        said = found["PyDataset, own entropy"]
+        assert "Received: other labels in the first batch of a _Batches on worker 1 than on worker 0" in said
+        assert said.endswith("untouched")
+
+
+SAME = ["seeded", "seeded by tfscale", "augmented by own entropy"]
+
+
+@pytest.mark.parametrize("name", [*SAME, "PyDataset, seeded", "PyDataset, augmented by own entropy"])
 def test_the_same_batches_train(by_rank, name):
     assert [found[name] for found in by_rank] == ["3 epochs"] * 3

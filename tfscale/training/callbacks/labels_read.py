@@ -7,14 +7,13 @@ gives each worker other batches: examples are repeated and lost. Their labels te
 from __future__ import annotations
 
 import types
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
+from tfscale.data.labels import digest_of_labels
 from tfscale.errors import DataError
 from tfscale.recovery.one_call import with_callback
 from tfscale.replicas.agreement import gather_from_workers
@@ -30,8 +29,9 @@ def compare_labels(given: CallArguments, strategy: tf.distribute.Strategy) -> No
         strategy: Of the model.
     """
     data, replicas = given.get("x"), local_replicas(strategy)
-    is_one_of_several = isinstance(data, types.GeneratorType) and replicas.here < replicas.total
-    if is_one_of_several and given.can_take("callbacks"):
+    if not isinstance(data, types.GeneratorType) or replicas.here == replicas.total:
+        return
+    if given.can_take("callbacks"):
         callback = LabelsRead(strategy, data.__name__)
         given["x"] = callback.noting(data)
         given["callbacks"] = with_callback(given.get("callbacks"), callback, first=False)
@@ -93,25 +93,3 @@ class LabelsRead(keras.callbacks.Callback):
                 "`DataParallel(seed=)` seeds Python's and NumPy's own generators), or give the examples to "
                 "`dp.dataset(..., shuffle=True)`."
             )
-
-
-def digest_of_labels(batch: Any, before: int = 0) -> int:
-    """A checksum of the labels and weights of a batch; of its inputs where it has none.
-
-    Args:
-        batch: As a generator yields it: inputs, or a tuple that begins with them.
-        before: The checksum of the batches before.
-
-    Example:
-        >>> import numpy as np
-        >>> x, y = np.zeros((2, 3)), np.arange(2)
-        >>> [digest_of_labels((x, y)) == digest_of_labels(other) for other in ((x + 1, y), (x, -y))]
-        [True, False]
-    """
-    labels = batch[1:] if isinstance(batch, tuple) and len(batch) > 1 else batch
-    digest = before
-    for leaf in keras.tree.flatten(labels):
-        array = np.asarray(leaf)
-        content = repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
-        digest = zlib.crc32(content, digest)
-    return digest
