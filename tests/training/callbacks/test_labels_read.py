@@ -30,7 +30,7 @@ def test_a_data_set_in_another_order_ends_all_workers(by_rank):
         assert said.endswith("untouched")
 
 
-SAME = ["seeded", "seeded by tfscale", "augmented by own entropy"]
+SAME = ["seeded", "seeded by tfscale", "augmented by own entropy", "augmented, checked"]
 
 
 @pytest.mark.parametrize("name", [*SAME, "PyDataset, seeded", "PyDataset, augmented by own entropy"])

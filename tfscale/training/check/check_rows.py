@@ -143,7 +143,10 @@ def _parts(batch: Any, strategy: tf.distribute.Strategy) -> tuple[list[ReplicaBa
         return [part if isinstance(part, ReplicaBatch) else unsplit_batch(part) for part in own], True
     data = tf.nest.map_structure(lambda leaf: leaf if _is_special(leaf) else tf.convert_to_tensor(leaf), batch)
     rows, whole = count_rows(data)
-    rows = tf.cast(rows, tf.int64)
+    rows, replicas = tf.cast(rows, tf.int64), local_replicas(strategy)
+    if replicas.here < replicas.total:
+        # What each worker augments by numbers of its own differs outside of the rows that it takes.
+        return list(split_rows(data, rows, whole, replicas)), True
     return [ReplicaBatch(data, rows, rows, tf.constant(0, tf.int64), whole)], False
 
 
