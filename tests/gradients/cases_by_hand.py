@@ -105,6 +105,13 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], bool]] = {
     ),
     "mean of columns": (lambda own: tf.reduce_mean(tf.stack([own, 2 * own], 1)), True),
     "mean beside a part": (lambda own: tf.reduce_mean(own) + 0.1 * tf.reduce_mean(own**2), True),
+    "a tenth of a mean": (lambda own: 0.1 * tf.reduce_mean(own), True),
+    "ten means, negative": (lambda own: -tf.reduce_mean(own) * 10.0, True),
+    "a seventh of a mean": (lambda own: tf.reduce_mean(own) / 7.0, True),
+    "mean times own rows of the batch": (
+        lambda own: tf.reduce_mean(own) * tf.cast(tf.size(own), tf.float32) / 11.0,
+        False,
+    ),
     "mean over replicas": (lambda own: tf.reduce_mean(own) / _replicas(), False),
     "mean of what was divided": (lambda own: tf.reduce_mean(own / _replicas()), False),
     "mean over a tensor of replicas": (lambda own: tf.reduce_mean(own) / tf.cast(_replicas(), tf.float32), False),

@@ -18,7 +18,9 @@ from tfscale.replicas.replica_count import noted_parts, own_rows
 from tfscale.replicas.share import num_replicas
 
 _QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv"))
+_PRODUCTS = frozenset(("Mul", "MulNoNan"))
 _REPEATS = frozenset(("BroadcastTo", "Tile"))
+_HAND_ON = SAME_VALUES | _REPEATS | {"Neg"}
 # From the shape of something to how many rows it has.
 _COUNTS = frozenset(("Cast", "GatherV2", "Identity", "Prod", "Squeeze", "StridedSlice"))
 _SHAPES = frozenset(("Shape", "Size"))
@@ -31,7 +33,7 @@ def refuse_own_means(gradients: Sequence[Any]) -> None:
         gradients: Tensors of a graph, as an optimizer gets them.
 
     Raises:
-        ModelError: When a loss is divided by the replica's own rows, and by nothing else.
+        ModelError: When a loss is divided by the replica's own rows, and not among the replicas.
     """
     mean = next(_own_means(gradients), None)
     if mean is None:
@@ -56,20 +58,50 @@ def _own_means(gradients: Sequence[Any]) -> Iterator[Any]:
         return
     size = rows if isinstance(rows, int) else None
     for op in behind:
-        if op.type in _QUOTIENTS and _begins_with_ones(op.inputs[0]) and _is_over_rows(op, size):
+        if op.type in _QUOTIENTS and _is_over_rows(op, size) and not _is_divided_by_hand(op.inputs[0], size):
             yield op
 
 
-def _begins_with_ones(slope: tf.Tensor) -> bool:
-    """Whether it is what a way back begins with, in whatever shape."""
-    while slope.op.type in SAME_VALUES | _REPEATS:
-        slope = slope.op.inputs[0]
-    if slope.op.type == "Fill":
-        slope = slope.op.inputs[1]
-    if slope.op.type == "OnesLike":
+def _is_divided_by_hand(slope: tf.Tensor, size: int | None) -> bool:
+    """Whether what a way back begins with is a replica's part by plain numbers, or nobody knows what it is.
+
+    Args:
+        slope: What comes back to a mean over own rows, the same for each.
+        size: How many these are; None where it is open.
+    """
+    factor, count = _factor(slope), num_replicas()
+    if factor is None or factor == 0:
         return True
-    value = tf.get_static_value(slope)
-    return value is not None and value.size > 0 and bool((value == 1).all())
+    # Over the rows of the batch, of which not all replicas need have as many.
+    rows = 1 if size is None else size
+    return abs(rows / abs(factor) - rows * count) <= (1e-3 if size is None else count)
+
+
+def _factor(slope: tf.Tensor) -> float | None:
+    """By which plain number the ones with which a way back begins were multiplied; None where it is none."""
+    factor = 1.0
+    while True:
+        op = slope.op
+        if op.type in _HAND_ON:
+            factor, slope = (-factor if op.type == "Neg" else factor), op.inputs[0]
+        elif op.type == "Fill":
+            slope = op.inputs[1]
+        elif op.type == "OnesLike":
+            return factor
+        elif op.type in _QUOTIENTS and (number := _number(op.inputs[1])):
+            factor, slope = factor / number, op.inputs[0]
+        elif op.type in _PRODUCTS and (numbers := list(map(_number, op.inputs))) != [None, None]:
+            place = 0 if numbers[1] is None else 1
+            factor, slope = factor * (numbers[place] or 0.0), op.inputs[1 - place]
+        else:
+            number = _number(slope)
+            return None if number is None else factor * number
+
+
+def _number(tensor: tf.Tensor) -> float | None:
+    """That of which all of a tensor is made, where the graph tells it."""
+    value = tf.get_static_value(tensor)
+    return float(value.flat[0]) if value is not None and value.size and (value == value.flat[0]).all() else None
 
 
 def _is_over_rows(quotient: Any, size: int | None) -> bool:
