@@ -158,6 +158,16 @@ def shuffles_batches(dataset: tf.data.Dataset) -> bool:
     return any("BatchDataset" in type(before).__name__ for each in _shuffles(dataset) for before in _pipeline(each))
 
 
+def cache_files(dataset: tf.data.Dataset) -> list[str]:
+    """The files in which the pipeline of `dataset` keeps what it has read, without their endings.
+
+    Why: nothing public tells. Breaks first: tests/training/call/test_cache_files.py.
+    """
+    caches = [each for each in _pipeline(dataset) if type(each).__name__ == "CacheDataset"]
+    names = [tf.get_static_value(read(each, "_filename")) for each in caches]
+    return [name.decode() for name in names if name]
+
+
 def _pipeline(dataset: tf.data.Dataset) -> Iterator[Any]:
     """This data set and all that it is made of."""
     yield dataset

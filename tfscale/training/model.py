@@ -35,6 +35,7 @@ from tfscale.replicas.failures import failing_together
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.xla import would_compile
 from tfscale.training.call.building import build_for
+from tfscale.training.call.cache_files import refuse_shared_cache
 from tfscale.training.call.call_data import suit_batch, take_data
 from tfscale.training.call.call_errors import freeing_when_python_ends, naming_errors
 from tfscale.training.call.frozen import forget_functions, note_trained
@@ -299,6 +300,7 @@ class ModelMethods:
         self._suit_data(name, given)
         take_data(name, given, self._strategy)
         if name == "fit":
+            refuse_shared_cache(given, self._strategy)
             compare_labels(given, self._strategy)
         if name != "predict":
             self._calls.begin_call(self._model, name, given)
