@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -75,16 +75,27 @@ def _trained(strategy: Any, batch: Any, gradients_of: Callable[[Any], Any]) -> n
 
 def ways(replicas: int) -> dict[str, float | str]:
     """By how much the weights differ from those of one device, or what was said."""
+
+    def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
+        is_alone = not isinstance(batch[0], tf.distribute.DistributedValues)
+        by_itself = is_alone and ("summed" in name or name == "merged")
+        return _trained(strategy, batch, _alone(name) if by_itself else WAYS[name][0])
+
+    return _differences(replicas, WAYS, train)
+
+
+def _differences(replicas: int, names: Iterable[str], train: Callable[[Any, Any, str], Any]) -> dict[str, float | str]:
+    """Of what `train(strategy, batch, name)` leaves, from what it leaves on one device; or what was said."""
     tfscale.simulate_replicas(replicas)
     strategy: Any = tfscale.DataParallel(global_batch=11).strategy
     rows = tf.data.Dataset.from_tensor_slices((X[:11], Y[:11])).batch(11)
     (batch,) = strategy.experimental_distribute_dataset(rows)
+    whole = tf.constant(X[:11]), tf.constant(Y[:11])
     found: dict[str, float | str] = {}
-    for name, (gradients_of, _) in WAYS.items():
+    for name in names:
         try:
-            alone = gradients_of if "summed" not in name and name != "merged" else _alone(name)
-            expected = _trained(tf.distribute.get_strategy(), (tf.constant(X[:11]), tf.constant(Y[:11])), alone)
-            found[name] = float(np.max(np.abs(_trained(strategy, batch, gradients_of) - expected)))
+            expected = train(tf.distribute.get_strategy(), whole, name)
+            found[name] = float(np.max(np.abs(train(strategy, batch, name) - expected)))
         except tfscale.errors.TfscaleError as error:
             found[name] = f"{type(error).__name__}: {error}"
     return found
@@ -135,19 +146,9 @@ def losses(replicas: int, shapes: str) -> dict[str, float | str]:
         replicas: Of this process.
         shapes: "known" where the step is traced for so many rows, "open" for any number.
     """
-    tfscale.simulate_replicas(replicas)
-    strategy: Any = tfscale.DataParallel(global_batch=11).strategy
-    rows = tf.data.Dataset.from_tensor_slices((X[:11], Y[:11])).batch(11)
-    (batch,) = strategy.experimental_distribute_dataset(rows)
-    found: dict[str, float | str] = {}
-    for name, (loss_of, _) in LOSSES.items():
-        try:
-            whole = (tf.constant(X[:11]), tf.constant(Y[:11]))
-            expected = _trained_by(tf.distribute.get_strategy(), whole, loss_of, shapes)
-            found[name] = float(np.max(np.abs(_trained_by(strategy, batch, loss_of, shapes) - expected)))
-        except tfscale.errors.TfscaleError as error:
-            found[name] = f"{type(error).__name__}: {error}"
-    return found
+    return _differences(
+        replicas, LOSSES, lambda strategy, batch, name: _trained_by(strategy, batch, LOSSES[name][0], shapes)
+    )
 
 
 def _trained_by(strategy: Any, batch: Any, loss_of: Callable[[Any], Any], shapes: str) -> np.ndarray:

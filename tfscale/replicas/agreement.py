@@ -68,6 +68,12 @@ def least_of_workers(strategy: tf.distribute.Strategy, number: int) -> int:
     return min(gather_number(strategy, number))
 
 
+def worker_unlike_chief(strategy: tf.distribute.Strategy, number: int) -> int | None:
+    """The first worker with another number than the chief's; None where all have one. To be called by every worker."""
+    chief, *others = gather_number(strategy, number)
+    return next((rank for rank, each in enumerate(others, 1) if each != chief), None)
+
+
 def agree_with_chief(strategy: tf.distribute.Strategy, numbers: list[int]) -> list[int]:
     """What the chief has found, for all workers; to be called by every worker with as many numbers."""
     replicas = local_replicas(strategy)

@@ -7,9 +7,9 @@ import random
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfscale.errors import StudyError
 from tfscale.sweeps.outcome import ENDED, PRUNED, Outcome
 from tfscale.sweeps.space import Choice, Space, draw
+from tfscale.trials.with_optuna import import_optuna, journal_storage
 
 # By which a trial of Optuna, which counts its own, is known as one of the sweep.
 _NUMBER = "number"
@@ -62,20 +62,12 @@ class OptunaSampler:
     """
 
     def __init__(self, space: Space, seed: int, direction: str, journal: Path | None = None):
-        try:
-            import optuna
-        except ImportError as error:
-            raise StudyError(
-                "The sampler 'optuna' needs Optuna.\nReceived: it is not installed. `pip install optuna`, or take "
-                "--sampler random."
-            ) from error
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._optuna = optuna
+        optuna = self._optuna = import_optuna("sampler", "take --sampler random")
         self._seed, self._is_shared = seed, journal is not None
         self._study = optuna.create_study(
             direction=f"{direction}imize",
             sampler=self._sampler(seed),
-            storage=None if journal is None else self._storage(journal),
+            storage=None if journal is None else journal_storage(journal),
             study_name="sweep",
             load_if_exists=journal is not None,
         )
@@ -85,12 +77,6 @@ class OptunaSampler:
     def _sampler(self, seed: int) -> Any:
         # Trials under way count as bad ones: those side by side are not drawn alike.
         return self._optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-
-    def _storage(self, journal: Path) -> Any:
-        from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
-
-        return JournalStorage(JournalFileBackend(str(journal)))
 
     def _distribution(self, each: Any) -> Any:
         kinds = self._optuna.distributions

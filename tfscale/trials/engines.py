@@ -79,10 +79,13 @@ def _shared(pool: Pool, directory: Path, experiment: Experiment, silent_s: float
         path = folder / f"{name}.json"
         return path.exists() and not is_cut_short(read_result(path), budget)
 
+    def tell() -> None:
+        journal.add(map(read_result, sorted(folder.glob("*.json"))))
+
     # With another budget a trial is another one.
     with Claims(directory / "shared" / str(budget), silent_s, is_done) as claims:
-        yield _Shared(pool, claims, is_done, lambda: journal.add(map(read_result, sorted(folder.glob("*.json")))))
-        journal.add(map(read_result, sorted(folder.glob("*.json"))))
+        yield _Shared(pool, claims, is_done, tell)
+        tell()
 
 
 class _Shared:
@@ -106,6 +109,7 @@ class _Shared:
             for name in others:
                 del waiting[name]
                 yield name, Ending(False, (0,)), ""
-            self._tell()
-            if not taken and not others and waiting:
+            if taken or others:
+                self._tell()
+            elif waiting:
                 time.sleep(_LOOK_S)

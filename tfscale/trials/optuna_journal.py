@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tfscale.errors import StudyError
 from tfscale.study.result import TrialResult
+from tfscale.trials.with_optuna import import_optuna, journal_storage
 
 _NAME = "name"
 # Wider than any range that is searched: Optuna asks for one.
@@ -31,19 +31,9 @@ class OptunaJournal:
     """
 
     def __init__(self, path: Path, title: str):
-        try:
-            import optuna
-            from optuna.storages import JournalStorage
-            from optuna.storages.journal import JournalFileBackend
-        except ImportError as error:
-            raise StudyError(
-                "The engine 'optuna' needs Optuna.\nReceived: it is not installed. `pip install optuna`, or leave out "
-                "--engine."
-            ) from error
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._optuna = optuna
-        storage = JournalStorage(JournalFileBackend(str(path)))
-        self._study = optuna.create_study(
+        self._optuna = import_optuna("engine", "leave out --engine")
+        storage = journal_storage(path)
+        self._study = self._optuna.create_study(
             direction="minimize", storage=storage, study_name=f"steps to {title}", load_if_exists=True
         )
 

@@ -19,6 +19,8 @@ from tfscale.parity.fork_server import ForkServer, ForkServerError, can_fork
 from tfscale.parity.processes import Command, Ending, Process, run_groups, start_fresh
 
 _IMPORT_S = 120.0
+# Of a log, as many as are kept.
+_LINES = 12
 
 
 class Pool:
@@ -72,8 +74,7 @@ class Pool:
             for index, ending in endings:
                 if (gpu := self._used.pop(str(files[index]), None)) is not None:
                     self._loads[gpu] -= 1
-                log = files[index].with_suffix(".log").read_text(errors="replace").strip()
-                yield requests[index][0], ending, "\n".join(log.splitlines()[-12:])
+                yield requests[index][0], ending, last_words(files[index].with_suffix(".log"))
 
     def close(self) -> None:
         """Ends what is kept for further requests."""
@@ -101,10 +102,25 @@ class Pool:
 
 
 def _environment() -> dict[str, str]:
+    package = importlib.util.find_spec("tfscale")
+    if package is None or package.origin is None:
+        return trial_environment([])
+    return trial_environment([str(Path(package.origin).parent.parent), os.environ.get("PYTHONPATH", "")])
+
+
+def trial_environment(import_paths: Sequence[str]) -> dict[str, str]:
+    """What the process of a trial gets: it is alone, whoever has started it.
+
+    Args:
+        import_paths: In which it looks for modules first; none for those of this process.
+    """
     environ = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    package = importlib.util.find_spec("tfscale")
-    if package is not None and package.origin is not None:
-        paths = [str(Path(package.origin).parent.parent), environ.get("PYTHONPATH", "")]
-        environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    if import_paths:
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, import_paths))
     return environ
+
+
+def last_words(log: Path) -> str:
+    """The end of what a process wrote."""
+    return "\n".join(log.read_text(errors="replace").strip().splitlines()[-_LINES:])

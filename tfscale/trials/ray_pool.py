@@ -15,8 +15,7 @@ import ray
 
 from tfscale.errors import StudyError
 from tfscale.parity.processes import Ending
-
-_LINES = 12
+from tfscale.trials.pool import last_words, trial_environment
 
 
 class RayPool:
@@ -102,16 +101,13 @@ def _perform(program: str, content: dict[str, Any]) -> tuple[dict[str, str], int
         folder.mkdir()
         request, log = Path(place, "request"), Path(place, "log")
         request.write_text(json.dumps({**content, "folder": str(folder)}), encoding="utf-8")
-        environ = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-        environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         argv = (sys.executable, "-m", program, str(request))
         with (
             log.open("wb") as output,
             # It ends with all of its group when its input closes, as it does when this process is gone; not with Ray's.
             subprocess.Popen(
                 argv,
-                env=environ,
+                env=trial_environment(sys.path),
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -120,6 +116,5 @@ def _perform(program: str, content: dict[str, Any]) -> tuple[dict[str, str], int
         ):
             # `communicate` would close its input.
             status = process.wait()
-        words = log.read_text(errors="replace").strip().splitlines()[-_LINES:]
         files = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
-        return files, status, "\n".join(words)
+        return files, status, last_words(log)

@@ -26,7 +26,7 @@ from tfscale.data.drawing import drawing_again
 from tfscale.data.labels import digest_of_labels
 from tfscale.errors import DataError
 from tfscale.framework.datasets import has_unseeded_shuffle, shares_order_per_pass, shuffle_seeds
-from tfscale.replicas.agreement import gather_from_workers, gather_number
+from tfscale.replicas.agreement import gather_from_workers, worker_unlike_chief
 from tfscale.replicas.replica_batch import local_replicas
 from tfscale.training.call.call_data import are_arrays
 from tfscale.training.step.call_arguments import CallArguments
@@ -98,9 +98,8 @@ def _refuse_other_seeds(data: Iterable[Any], strategy: tf.distribute.Strategy) -
         # In words of its own, where it is distributed.
         and not has_unseeded_shuffle(each)
     ]
-    everyone = gather_number(strategy, zlib.crc32(repr(seeds).encode()))
-    if len(set(everyone)) > 1:
-        other = next(rank for rank, each in enumerate(everyone) if each != everyone[0])
+    other = worker_unlike_chief(strategy, zlib.crc32(repr(seeds).encode()))
+    if other is not None:
         raise DataError(
             "All workers must read the data in one order: each takes its own rows of every batch.\n"
             f"Received: other seeds of `shuffle` on worker {other} than on worker 0; here {seeds}. Give all the same "
@@ -211,9 +210,8 @@ def _refuse_other_labels(data: keras.utils.PyDataset, strategy: tf.distribute.St
     # What fails here fails again where Keras reads it.
     with drawing_again(data), contextlib.suppress(Exception):
         digest = digest_of_labels(data[0])
-    everyone = gather_number(strategy, digest)
-    if len(set(everyone)) > 1:
-        other = next(rank for rank, each in enumerate(everyone) if each != everyone[0])
+    other = worker_unlike_chief(strategy, digest)
+    if other is not None:
         raise DataError(
             "All workers must read the data in one order: each takes its own rows of every batch.\n"
             f"Received: other labels in the first batch of a {type(data).__name__} on worker {other} than on worker 0. "

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfscale.data.labels import digest_of_labels
 from tfscale.errors import DataError
 from tfscale.recovery.one_call import with_callback
-from tfscale.replicas.agreement import gather_from_workers
+from tfscale.replicas.agreement import least_of_workers, worker_unlike_chief
 from tfscale.replicas.replica_batch import local_replicas
 from tfscale.training.step.call_arguments import CallArguments
 
@@ -78,13 +78,11 @@ class LabelsRead(keras.callbacks.Callback):
     def _compare(self) -> None:
         # Some have read further ahead; a thread of TensorFlow's may be reading.
         read = self._left_out + len(self._digests)
-        least = min(map(int, gather_from_workers(self._strategy, tf.constant(read, tf.int64))))
+        least = least_of_workers(self._strategy, read)
         if least > self._left_out + 1:
             del self._digests[: least - 1 - self._left_out]
             self._left_out = least - 1
-        own = self._digests[0] if least else 0
-        everyone = [int(each) for each in gather_from_workers(self._strategy, tf.constant(own, tf.int64))]
-        other = next((rank for rank, each in enumerate(everyone) if each != everyone[0]), None)
+        other = worker_unlike_chief(self._strategy, self._digests[0] if least else 0)
         if other is not None:
             raise DataError(
                 "All workers must read the same batches from a generator: each takes its own rows of every batch.\n"
