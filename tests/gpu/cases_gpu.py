@@ -11,35 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.gpu.logical import LOGICAL_MB
+from tests.gpu.devices import cut_devices, prepare_devices
 from tests.training import contract_run
 from tests.training.contract import Case, fitting
 from tests.training.models import sgd
+from tests.training.step import cases_logical_replicas
+from tfscale.replicas.all_reduce import sum_as_they_are
 from tfscale.replicas.communication import choose_communication
-
-
-def prepare_devices(num_logical: int) -> list[str]:
-    """Makes the devices of this process: every GPU; of a single one, or of the CPU, `num_logical` parts.
-
-    Args:
-        num_logical: 1 leaves a single GPU whole.
-
-    Returns:
-        The names of the logical devices that become replicas.
-    """
-    # A product in TF32 has 10 bits: plain Keras on one GPU would differ from itself by more than the contract allows.
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        tfscale.simulate_replicas(num_logical)
-    elif len(gpus) == 1 and num_logical > 1:
-        parts = [tf.config.LogicalDeviceConfiguration(memory_limit=LOGICAL_MB) for _ in range(num_logical)]
-        tf.config.set_logical_device_configuration(gpus[0], parts)
-    else:
-        for gpu in gpus:
-            tf.config.experimental.set_memory_growth(gpu, True)
-    kind = "GPU" if gpus else "CPU"
-    return [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices(kind)]
 
 
 def recurrent(layer: type) -> Case:
@@ -91,6 +69,30 @@ def communication(num_logical: int) -> dict[str, Any]:
     return found
 
 
+SUMMED = ("float16", "bfloat16", "float32", "float64", "int8", "uint16", "int32", "int64")
+
+
+def sums(num_logical: int) -> dict[str, Any]:
+    """What replicas add up of ones of each type, and what is said of bfloat16 on the wire."""
+    prepare_devices(num_logical)
+    strategy = tfscale.make_strategy()
+
+    @tf.function
+    def add_up() -> Any:
+        return strategy.run(lambda: sum_as_they_are([tf.ones(3, dtype) for dtype in SUMMED]))
+
+    totals = [strategy.experimental_local_results(total)[0] for total in add_up()]
+    found: dict[str, Any] = {total.dtype.name: tf.cast(total, tf.float32).numpy().tolist() for total in totals}
+    dp = tfscale.DataParallel(global_batch=8, network=tfscale.Network(compression="bf16"))
+    try:
+        with dp.scope():
+            dp.prepare(keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)]))
+        found["bf16"] = "taken"
+    except tfscale.CommunicationError as error:
+        found["bf16"] = str(error).splitlines()[1].partition(" See ")[0]
+    return found
+
+
 def weights_after(num_logical: int, bytes_per_pack: int, deterministic: bool, jit_compile: bool) -> list[np.ndarray]:
     """The weights of a small model after two epochs whose last batch leaves replicas without rows."""
     prepare_devices(num_logical)
@@ -107,3 +109,33 @@ def weights_after(num_logical: int, bytes_per_pack: int, deterministic: bool, ji
     # `dp.dataset`: each device gets its rows ahead of time, through TensorFlow's MultiDeviceIterator on GPUs.
     model.fit(dp.dataset((x, x.sum(axis=1, keepdims=True))), epochs=2, verbose=0)
     return model.get_weights()
+
+
+def digests(num_logical: int, names: Sequence[str] = cases_logical_replicas.TO_THE_BIT) -> dict[str, Any]:
+    """Of runs of logical replicas with `deterministic=True`; what raises is told, and ends them."""
+    cut_devices(num_logical, is_shared=True)
+    return cases_logical_replicas.digests(num_logical, names)
+
+
+class Mixed(keras.layers.Layer):
+    """A layer that tfscale does not know: sums of a thousand products."""
+
+    def build(self, input_shape: Any) -> None:
+        self.kernel = self.add_weight(shape=(input_shape[-1], 512), name="kernel")
+
+    def call(self, inputs: Any) -> Any:
+        return keras.ops.tanh(keras.ops.matmul(inputs, self.kernel))
+
+
+def checked(num_logical: int, tf32: bool, check: str) -> list[float]:
+    """The losses of a model with layers of one's own, whose first step is looked at."""
+    cut_devices(num_logical, tf32=tf32)
+    keras.utils.set_random_seed(1)
+    x = np.random.default_rng(0).normal(size=(250, 1000)).astype("float32")
+    dp = tfscale.DataParallel(global_batch=125)
+    with dp.scope():
+        layers = [keras.Input((1000,)), Mixed(), Mixed(), keras.layers.Dense(10)]
+        model = dp.prepare(keras.Sequential(layers), check=check)
+        model.compile(keras.optimizers.Adam(0.001), "mse")
+    fitted = model.fit(x, x[:, :10], batch_size=125, epochs=2, verbose=0)
+    return [float(loss) for loss in fitted.history["loss"]]

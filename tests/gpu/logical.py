@@ -19,3 +19,17 @@ def count_logical(total_bytes: int | None) -> int:
     if total_bytes is None:
         return 2
     return max(2, min(MOST, (total_bytes // 2**20 - _OTHERS_MB) // LOGICAL_MB))
+
+
+def count_processes(total_bytes: int | None, num_logical: int, cores: int) -> int:
+    """How many processes of so many logical GPUs find room on one GPU, with two cores each.
+
+    Args:
+        total_bytes: Memory of the GPU; None where the driver does not tell.
+        num_logical: Of each process.
+        cores: Of the machine.
+    """
+    if total_bytes is None:
+        return 1
+    each = num_logical * LOGICAL_MB + _OTHERS_MB
+    return max(1, min(cores // 2, total_bytes // 2**20 // each))

@@ -1,12 +1,13 @@
 """The contract on GPUs: `make test-gpu`. Without a GPU these are skipped; what they run is tried on logical CPUs."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from tests.gpu.cases_gpu import CASES
-from tests.gpu.logical import count_logical
+from tests.gpu.cases_gpu import CASES, SUMMED
+from tests.gpu.logical import count_logical, count_processes
 from tests.processes import run_case
 from tests.training import contract_run
 from tests.training.contract_rows import shown_cases
@@ -16,12 +17,14 @@ from tfscale.launch.gpus import find_gpus
 
 GPUS = find_gpus(os.environ, list_gpus)
 # Parts of a machine's single GPU; with more GPUs each is one replica.
-NUM_LOGICAL = count_logical(min((gpu.total_bytes or 0 for gpu in list_gpus()), default=0) or None) if GPUS else 2
+TOTAL_BYTES = min((gpu.total_bytes or 0 for gpu in list_gpus()), default=0) or None
+NUM_LOGICAL = count_logical(TOTAL_BYTES) if GPUS else 2
+NUM_PROCESSES = count_processes(TOTAL_BYTES, NUM_LOGICAL, os.cpu_count() or 1) if len(GPUS) == 1 else 1
 ON_GPUS = {VISIBLE: ",".join(GPUS), "TF_FORCE_GPU_ALLOW_GROWTH": "false" if len(GPUS) == 1 else "true"}
 NAMES = (
     *shown_cases(),
     *("mixed_bfloat16", "mixed_float16, jit_compile", "jit_compile, batch norm"),
-    *("bf16, last batch uneven", "fp16, last batch uneven"),
+    "fp16, last batch uneven",
     *CASES,
 )
 ONE_PACK, SMALL_PACKS = 0, 64
@@ -41,9 +44,14 @@ def results(tmp_path_factory):
 
     def start(left, timeout_s):
         args = (left, NUM_LOGICAL, str(directory), str(references))
-        run_case("tests.gpu.cases_gpu:run_contract", args=args, env=ON_GPUS, timeout_s=timeout_s + _TIMEOUT_S)
+        # Forks come from one server, which takes one call at a time.
+        case, within_s = "tests.gpu.cases_gpu:run_contract", timeout_s + _TIMEOUT_S
+        run_case(case, args=args, env=ON_GPUS, timeout_s=within_s, fresh=NUM_PROCESSES > 1)
 
-    return contract_run.run_all(NAMES, start, directory)
+    parts = [NAMES[first::NUM_PROCESSES] for first in range(NUM_PROCESSES)]
+    with ThreadPoolExecutor(NUM_PROCESSES) as pool:
+        found = list(pool.map(lambda part: contract_run.run_all(part, start, directory), parts))
+    return {name: result for each in found for name, result in each.items()}
 
 
 @needs_gpu
@@ -64,6 +72,13 @@ def test_gpus_are_joined_by_nccl_and_parts_of_one_are_not():
         assert found["implementation"] == "ring"
         assert "which NCCL refuses" in found["reason"]
         assert "which NCCL refuses" in found["nccl"]
+
+
+@needs_gpu
+def test_sums_of_every_type_of_number():
+    found = on(ON_GPUS, "sums", NUM_LOGICAL)
+    assert found.pop("bf16") == 'Received: GPUs, on which no collective does, NCCL\'s neither. Use "fp16" or "none".'
+    assert found == dict.fromkeys(SUMMED, [float(NUM_LOGICAL if len(GPUS) == 1 else len(GPUS))] * 3)
 
 
 @needs_gpu
@@ -89,11 +104,32 @@ def test_deterministic_ops_give_the_same_bits():
     assert all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 
 
+@needs_gpu
+def test_logical_replicas_give_the_same_bits_on_any_parts_of_a_gpu():
+    one, *others = (on(ON_GPUS, "digests", parts) for parts in (1, 2, 3, 4))
+    for name, found in one.items():
+        assert [each[name] for each in others] == [found] * len(others), name
+
+
+@needs_gpu
+def test_a_step_in_tf32_is_looked_at_in_float32():
+    losses = on(ON_GPUS, "checked", 3, True, "auto")
+    np.testing.assert_allclose(losses, on(ON_GPUS, "checked", 3, True, "off"), rtol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("gib", "count"), [(None, 2), (0, 2), (4, 2), (8, 3), (16, 7), (18, 8), (24, 8), (80, 8), (141, 8)]
 )
 def test_as_many_logical_gpus_as_fit(gib, count):
     assert count_logical(None if gib is None else gib * 2**30) == count
+
+
+@pytest.mark.parametrize(
+    ("gib", "num_logical", "cores", "count"),
+    [(None, 8, 16, 1), (4, 2, 16, 1), (80, 8, 16, 4), (141, 8, 16, 7), (141, 8, 4, 2), (141, 2, 2, 1)],
+)
+def test_as_many_processes_as_find_room(gib, num_logical, cores, count):
+    assert count_processes(None if gib is None else gib * 2**30, num_logical, cores) == count
 
 
 def test_cases_exist():
@@ -105,6 +141,7 @@ def test_what_runs_on_gpus_runs_on_logical_cpus(tmp_path):
     assert found["devices"] == ["CPU:0", "CPU:1"]
     assert (found["implementation"], found["sums"]) == ("ring", [[2.0] * 3] * 2)
     assert "no GPU among the replicas" in found["nccl"]
+    assert on({}, "sums", 2) == {**dict.fromkeys(SUMMED, [2.0] * 3), "bf16": "taken"}
     one, packs = (on({}, "weights_after", 2, *each) for each in ((ONE_PACK, True, False), (SMALL_PACKS, False, True)))
     for first, second in zip(one, packs, strict=True):
         np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6)

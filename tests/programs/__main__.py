@@ -19,11 +19,13 @@ os.environ.update(
     OMP_NUM_THREADS="1",
     # So does the allocator of pyarrow, which comes with Ray and which pandas imports where it is there.
     JE_ARROW_MALLOC_CONF="background_thread:false",
-    CUDA_VISIBLE_DEVICES="-1",
     TF_CPP_MIN_LOG_LEVEL="2",
     # TensorFlow 2.21's oneDNN corrupts the heap with SeparableConv2D, in plain Keras as well.
     TF_ENABLE_ONEDNN_OPTS="0",
 )
+
+if "--gpu" not in sys.argv:
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 # What a child would import anew each time comes along.
 import sklearn.datasets  # noqa: F401
@@ -114,19 +116,19 @@ class _Runs:
 
     def _says(self, program: Program, setting: Setting) -> str:
         """What is to be said at once: a run may end before the one that it is compared with."""
-        known = (program, Setting(float64=setting.float64)) in self.outcomes
-        if known and setting != Setting(float64=setting.float64):
+        plain = Setting(float64=setting.float64, gpu=setting.gpu)
+        if (program, plain) in self.outcomes and setting != plain:
             return str(self.verdict(program, setting))
         return next((outcome.error for outcome in self.outcomes[program, setting] if outcome.error), "done")
 
     def verdict(self, program: Program, setting: Setting) -> Verdict:
-        [plain] = self.outcomes[program, Setting(float64=setting.float64)]
+        [plain] = self.outcomes[program, Setting(float64=setting.float64, gpu=setting.gpu)]
         return judge(setting, plain, self.outcomes[program, setting])
 
 
 def _verdicts(runs: _Runs, chosen: list[Program], options: argparse.Namespace) -> dict:
     calls = [(program, setting) for program in chosen for setting in _settings(program, options)]
-    plain = [(program, Setting(float64=options.float64)) for program in chosen]
+    plain = [(program, Setting(float64=options.float64, gpu=options.gpu)) for program in chosen]
     # Program by program, so that the first results come soon.
     order = sorted([*plain, *calls], key=lambda call: (chosen.index(call[0]), call[1].workers, call[1].replicas))
     runs.add(order)
@@ -144,7 +146,8 @@ def _settings(program: Program, options: argparse.Namespace) -> list[Setting]:
     wanted = (options.workers or program.workers) and not program.has_own_strategy
     if wanted and not (options.no_workers or options.twice):
         settings += [Setting(replicas, workers=workers) for workers, replicas in options.jobs_of]
-    return [replace(each, float64=options.float64, one_scope=options.one_scope, init=options.init) for each in settings]
+    given = {name: getattr(options, name) for name in ("float64", "one_scope", "init", "gpu", "ahead")}
+    return [replace(each, **given) for each in settings]
 
 
 def _again_in_float64(runs: _Runs, verdicts: dict, options: argparse.Namespace) -> dict:
@@ -158,7 +161,12 @@ def _again_in_float64(runs: _Runs, verdicts: dict, options: argparse.Namespace) 
         if verdict.word == "different" and not setting.drawn
     }
     plain = dict.fromkeys(program for program, _ in again)
-    runs.add([*((p, Setting(float64=True)) for p in plain), *((p, exact) for (p, _), exact in again.items())])
+    runs.add(
+        [
+            *((p, Setting(float64=True, gpu=options.gpu)) for p in plain),
+            *((p, exact) for (p, _), exact in again.items()),
+        ]
+    )
     for (program, setting), exact in again.items():
         verdict = runs.verdict(program, exact)
         # What cannot be run in float64 stays as different as it was.
@@ -186,6 +194,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--init", action="store_true", help="the lines that `tfscale init` adds, in the README's place")
     parser.add_argument("--twice", action="store_true", help="plain Keras only, and twice: are the numbers the same?")
+    parser.add_argument(
+        "--gpu", choices=("float32", "tf32"), default="", help="on this machine's GPU, cut into replicas: multiplied so"
+    )
+    parser.add_argument("--ahead", action="store_true", help="rows are copied to replicas ahead of time, as on GPUs")
     parser.add_argument("--show", action="store_true", help="print the scripts with the README's lines; run nothing")
     parser.add_argument("--verbose", action="store_true", help="show the output of runs that failed")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")

@@ -1,6 +1,7 @@
 """How a program is run, and what a run leaves."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -20,12 +21,17 @@ class Setting:
     init: bool = False
     # Whether plain Keras is run once more, to see whether it gets the same numbers.
     again: bool = False
+    # Whether on the GPU of this machine, cut into replicas, and in which numbers it multiplies there.
+    gpu: Literal["", "float32", "tf32"] = ""
+    # Whether each replica's rows are copied to it ahead of time, as on GPUs.
+    ahead: bool = False
 
     def __str__(self) -> str:
         each = f" of {self.replicas}" if self.replicas > 1 else ""
         alone = f"N={self.replicas}" if self.replicas else "Keras"
         words = [f"{self.workers} workers{each}" if self.workers > 1 else alone]
-        words += [word for word in ("again", "drawn", "float64") if getattr(self, word)]
+        words += [word for word in ("again", "drawn", "float64", "ahead") if getattr(self, word)]
+        words += [f"GPU in {self.gpu}"] if self.gpu else []
         return ", ".join(words)
 
 

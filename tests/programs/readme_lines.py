@@ -31,16 +31,19 @@ _PREPARED_FOR = {"fit", "evaluate", "train_on_batch", "test_on_batch"}
 _TRAINS = re.compile(r"\.(fit|evaluate|predict|train_on_batch|test_on_batch|predict_on_batch)\(|GradientTape|step\(")
 
 
-def with_readme_lines(tree: ast.Module, num_replicas: int, *, one_scope: bool = False) -> ast.Module:
+def with_readme_lines(
+    tree: ast.Module, num_replicas: int, *, one_scope: bool = False, on_gpu: bool = False
+) -> ast.Module:
     """`tree` with the README's lines for `num_replicas` devices of one process.
 
     Args:
         tree: The plain script.
         num_replicas: How many devices to simulate.
         one_scope: Whether the whole script stands in one `with dp.scope():`, what trains included.
+        on_gpu: Whether the replicas are parts of a GPU.
     """
     if any(makes_strategy(each) for each in tree.body):
-        return _with_own_strategy(tree, num_replicas)
+        return _with_own_strategy(tree, [f"{'GPU' if on_gpu else 'CPU'}:{i}" for i in range(num_replicas)])
     start = next(i for i, each in enumerate(tree.body) if ast.unparse(each).startswith("BATCH = ")) + 1
     first = 1 if ast.get_docstring(tree) is not None else 0
     body = [
@@ -56,13 +59,12 @@ def with_readme_lines(tree: ast.Module, num_replicas: int, *, one_scope: bool = 
     return ast.fix_missing_locations(ast.Module(body, type_ignores=[]))
 
 
-def _with_own_strategy(tree: ast.Module, num_replicas: int) -> ast.Module:
-    devices = [f"CPU:{i}" for i in range(num_replicas)]
+def _with_own_strategy(tree: ast.Module, devices: list[str]) -> ast.Module:
     handed_over = ast.parse(
         f"dp = tfscale.DataParallel(global_batch=BATCH, devices=tf.distribute.MirroredStrategy({devices}))\n"
         "strategy = dp.strategy"
     ).body
-    body = ast.parse(f"import tfscale\ntfscale.simulate_replicas({num_replicas})").body
+    body = ast.parse(f"import tfscale\ntfscale.simulate_replicas({len(devices)})").body
     for statement in _Prepare().visit(ast.parse(ast.unparse(tree))).body:
         body += handed_over if makes_strategy(statement) else [statement]
     return ast.fix_missing_locations(ast.Module(body, type_ignores=[]))

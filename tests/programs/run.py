@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.gpu.devices import cut_devices, take_rows_as_on_gpus
 from tests.programs import noise
 from tests.programs.outcome import Outcome, Setting
 from tests.programs.program import Program
@@ -25,7 +26,7 @@ def script_of(program: Program, setting: Setting) -> str:
     if setting.replicas and setting.init:
         tree = with_lines_of_init(program, setting.replicas)
     elif setting.replicas:
-        tree = with_readme_lines(tree, setting.replicas, one_scope=setting.one_scope)
+        tree = with_readme_lines(tree, setting.replicas, one_scope=setting.one_scope, on_gpu=bool(setting.gpu))
     return ast.unparse(in_float64(tree) if setting.float64 else tree) + "\n"
 
 
@@ -33,6 +34,10 @@ def run(program: Program, setting: Setting, directory: Path) -> Outcome:
     """Runs a program in this process, once; TensorFlow must not have started in it."""
     keras.config.set_floatx("float64" if setting.float64 else "float32")
     keras.config.disable_interactive_logging()
+    if setting.gpu:
+        cut_devices(max(setting.replicas, 1), tf32=setting.gpu == "tf32", is_shared=True)
+    if setting.ahead:
+        take_rows_as_on_gpus()
     if program.random and not setting.drawn:
         noise.silence()
     # A file, because AutoGraph and tracebacks look up the source.

@@ -13,6 +13,7 @@ SUMS = [
     (3, ("float16", "float32", "bfloat16"), 1),
     (3, ("float32", "float64", "float32"), 2),
     (3, ("float32", "int64", "float16", "int32"), 3),
+    (3, ("int8", "uint16", "int32"), 1),
 ]
 MEANS = [
     # rows of each replica, whose values are its number; their mean

@@ -25,6 +25,22 @@ def type_on_the_wire(dtype: tf.DType) -> tf.DType:
     return tf.float32 if dtype.is_floating and dtype.size < 4 else _SENT_AS.get(dtype, dtype)
 
 
+def type_of_sums(dtype: tf.DType, *, on_gpus: bool) -> tf.DType:
+    """The type in which numbers of another one are added up over replicas.
+
+    Why: collectives add in six types, on GPUs not in bfloat16 and int32 either, by NCCL as by any other way.
+    Breaks first: tests/replicas/test_all_reduce.py.
+
+    Args:
+        dtype: Of numbers.
+        on_gpus: Whether the replicas are GPUs.
+    """
+    if dtype.is_integer:
+        wire = type_on_the_wire(dtype)
+        return tf.int64 if on_gpus and wire == tf.int32 else wire
+    return tf.float32 if on_gpus and dtype == tf.bfloat16 else dtype
+
+
 def has_tensorflow_started() -> bool:
     """Whether TensorFlow runs already, and so cannot be told of other workers any more.
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfscale.framework.collectives import type_on_the_wire
+from tfscale.framework.collectives import type_of_sums, type_on_the_wire
 from tfscale.framework.one_trace import NotAlikeError, one_trace
 from tfscale.framework.replicas import gather_alike
+from tfscale.replicas.copied_ahead import on_gpus
 from tfscale.replicas.gathering import gather_in_graph
 from tfscale.replicas.own_functions import refuse_to_send_from_function
 from tfscale.replicas.owners import Fact, ReplicaGroup
@@ -118,12 +119,17 @@ def all_reduce_sum(tensors: Sequence[Any]) -> list[Any]:
 
 
 def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
-    """As `all_reduce_sum`, each tensor in its own dtype, however narrow: the sum is rounded to that at every hop."""
+    """As `all_reduce_sum`, each tensor in its own dtype, however narrow: the sum is rounded to that at every hop.
+
+    What collectives do not add, such as bfloat16 on GPUs, travels in the next type that holds it.
+    """
     context = tf.distribute.get_replica_context()
     if num_replicas() == 1 or all(tensor is None for tensor in tensors):
         return list(tensors)
     _refuse_to_send_here()
     settings = COMMUNICATION.of(context.strategy, _Settings())
+    given, are_gpus = tensors, on_gpus(context.strategy)
+    tensors = [None if each is None else _cast(each, type_of_sums(each.dtype, on_gpus=are_gpus)) for each in given]
     results: list[Any] = list(tensors)
     progress = current_progress()
     if progress is not None:
@@ -140,6 +146,7 @@ def sum_as_they_are(tensors: Sequence[Any]) -> list[Any]:
             results[index] = merge_equal_rows(whole, tensors[index])
     if progress is not None:
         progress.leave(results)
+    results = [None if own is None else _cast(each, own.dtype) for each, own in zip(results, given, strict=True)]
     mark_equal(results)
     return results
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tests.gradients.compression.replicas import on_replicas
 from tfscale import CommunicationError, ErrorFeedback
-from tfscale.gradients.compression.casts import Bfloat16, Float16, check_fp16
+from tfscale.gradients.compression.casts import Bfloat16, Float16, check_bf16, check_fp16
 
 # Half a unit in the last of 8 and 11 bits, beside the smallest number that has them.
 BF16, FP16 = 2.0**-8, 2.0**-11
@@ -109,6 +109,12 @@ def test_devices_for_fp16(kinds, capabilities, fits):
     else:
         with pytest.raises(CommunicationError, match=r"compute in float16(.|\n)*Received: a GPU of compute capability"):
             check_fp16(kinds, capabilities)
+
+
+def test_devices_for_bf16():
+    check_bf16(["CPU", "CPU"])
+    with pytest.raises(CommunicationError, match=r'adds bfloat16 over replicas(.|\n)*Use "fp16" or "none"'):
+        check_bf16(["GPU"])
 
 
 def test_no_second_feedback():

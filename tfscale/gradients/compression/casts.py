@@ -90,6 +90,28 @@ def _cast_like(value: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
     return tf.cast(value, gradient.dtype)
 
 
+def check_bf16(device_types: Sequence[str]) -> None:
+    """Raises `CommunicationError` unless TensorFlow's collectives add bfloat16 on all devices.
+
+    Args:
+        device_types: `"CPU"` or `"GPU"` per replica of this worker.
+
+    Example:
+        >>> check_bf16(["GPU"])
+        Traceback (most recent call last):
+        ...
+        tfscale.errors.CommunicationError: `compression` "bf16" needs devices on which TensorFlow adds bfloat16 over \
+replicas.
+        Received: GPUs, on which no collective does, NCCL's neither. Use "fp16" or "none". \
+See docs/errors.md#communicationerror.
+    """
+    if "GPU" in device_types:
+        raise CommunicationError(
+            '`compression` "bf16" needs devices on which TensorFlow adds bfloat16 over replicas.\n'
+            'Received: GPUs, on which no collective does, NCCL\'s neither. Use "fp16" or "none".'
+        )
+
+
 def check_fp16(device_types: Sequence[str], compute_capabilities: Sequence[tuple[int, int]]) -> None:
     """Raises `CommunicationError` unless float16 can be added on all devices.
 
@@ -102,7 +124,7 @@ def check_fp16(device_types: Sequence[str], compute_capabilities: Sequence[tuple
         Traceback (most recent call last):
         ...
         tfscale.errors.CommunicationError: `compression` "fp16" needs devices that compute in float16.
-        Received: a GPU of compute capability 5.2; it takes 5.3. Use "bf16" or "none". \
+        Received: a GPU of compute capability 5.2; it takes 5.3. Use "none". \
 See docs/errors.md#communicationerror.
     """
     if "GPU" not in device_types:
@@ -112,5 +134,5 @@ See docs/errors.md#communicationerror.
             raise CommunicationError(
                 '`compression` "fp16" needs devices that compute in float16.\n'
                 f"Received: a GPU of compute capability {'.'.join(map(str, capability))}; it takes 5.3. "
-                'Use "bf16" or "none".'
+                'Use "none".'
             )

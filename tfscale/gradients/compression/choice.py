@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import CommunicationError
-from tfscale.gradients.compression.casts import Float16, check_fp16, named_cast
+from tfscale.gradients.compression.casts import Bfloat16, Float16, check_bf16, check_fp16, named_cast
 from tfscale.gradients.compression.error_feedback import ErrorFeedback
 from tfscale.gradients.compression.protocol import Compression
 
@@ -45,8 +45,10 @@ def choose_compression(requested: Any) -> Compression | None:
 def check_compression_devices(compression: Compression | None, strategy: tf.distribute.Strategy) -> None:
     """Raises `CommunicationError` when the devices of `strategy` cannot add what the compression sends."""
     inner = compression.inner if isinstance(compression, ErrorFeedback) else compression
+    kinds = {tf.DeviceSpec.from_string(name).device_type for name in strategy.extended.worker_devices}
+    if isinstance(inner, Bfloat16):
+        check_bf16(sorted(kinds))
     if isinstance(inner, Float16):
-        kinds = {tf.DeviceSpec.from_string(name).device_type for name in strategy.extended.worker_devices}
         gpus = tf.config.list_physical_devices("GPU")
         details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
         check_fp16(sorted(kinds), [each["compute_capability"] for each in details if "compute_capability" in each])

@@ -26,6 +26,7 @@ from tfscale.replicas.replica_batch import (
     unsplit_batch,
 )
 from tfscale.training.call.looks import Look, Looks
+from tfscale.training.call.one_batch import iterator_of_one
 from tfscale.training.call.predictions import own_predictions
 from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.call.traced import Traced
@@ -114,7 +115,7 @@ class StepRunner:
                     return run_steps(iterator, count)
                 if is_due:
                     look_at(batch, count)
-                alone = _iterator_of(batch, iterator)
+                alone = iterator_of_one(batch, iterator, self._strategy)
                 logs = run_taken(batch) if alone is None else run_steps(alone, count)
                 if count is None or count == 1:
                     return logs
@@ -266,25 +267,6 @@ class StepRunner:
     def _first_replica(self, outputs: Any) -> Any:
         """All replicas return the same sums."""
         return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], outputs)
-
-
-def _iterator_of(batch: Any, like: Any) -> Any:
-    """An iterator over one batch that was taken from `like`, for which a step is not traced anew, or None."""
-    if isinstance(like, tf.distribute.DistributedIterator):
-        return None
-
-    @tf.autograph.experimental.do_not_convert
-    def as_before(*element: Any) -> Any:
-        data = element if isinstance(like.element_spec, tuple) else element[0]
-        return tf.nest.map_structure(_with_shape_of, data, like.element_spec)
-
-    dataset = tf.data.Dataset.from_tensors(batch).map(as_before)
-    return iter(dataset) if dataset.element_spec == like.element_spec else None
-
-
-def _with_shape_of(leaf: Any, spec: Any) -> Any:
-    """Lets a tensor's shape say no more than that of the data set."""
-    return tf.compat.v1.placeholder_with_default(leaf, spec.shape) if isinstance(leaf, tf.Tensor) else leaf
 
 
 def _one_by_one(function: Callable[[Any], Logs], first: Any, iterator: Any, count: int) -> Logs:

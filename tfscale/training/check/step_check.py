@@ -28,6 +28,7 @@ from tfscale.training.check.check_rows import Amount, CheckRows
 from tfscale.training.check.extremes import far_apart
 from tfscale.training.check.first_step import Outcome, Steps, TwoRuns
 from tfscale.training.check.found_by_all import FoundByAll
+from tfscale.training.check.full_float32 import full_float32
 from tfscale.training.check.gates import later_states
 from tfscale.training.check.no_reference import (
     NoReferenceError,
@@ -97,6 +98,7 @@ class StepCheck:
         self._is_own, self._is_eager, self._tells = steps.is_own, steps.eager, steps.tells
         self._begin = steps.begin
 
+    @full_float32()
     def __call__(self, batch: Any) -> None:
         """Looks at the step for the rows of a batch.
 
@@ -108,6 +110,7 @@ class StepCheck:
         """
         self._tell(self._look_at_as_many_rows_as_it_takes(batch))
 
+    @full_float32()
     def again(self, batch: Any, *, is_next: bool) -> bool:
         """Looks once more, later in training, where a branch may be taken that the first step did not take.
 
