@@ -7,7 +7,7 @@ JOBS ?= 3
 # Of `make soak`; the jobs that have begun by then are run to their ends.
 MINUTES ?= 30
 # Every case of the contract, half of all the time; `make test` runs one for each row.
-CONTRACT := $(addprefix tests/training/test_contract,.py _programs.py _other_counts.py _workers.py)
+CONTRACT := $(addprefix tests/training/test_contract,.py _ahead.py _programs.py _other_counts.py _workers.py)
 # What trains for long: whole jobs to which faults come, what is killed and goes on, examples and benchmarks as a user runs
 # them, and every number of replicas.
 LONG := tests/chaos tests/examples tests/benchmarks tests/gpu $(addprefix tests/trials/test_,engines.py studying.py) $(addprefix tests/sweeps/test_,sharing.py sweeping.py) \

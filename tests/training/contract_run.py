@@ -89,11 +89,13 @@ def check_on_workers(results: Sequence[dict[str, Result]], name: str) -> None:
         check(case, by_name[name])
 
 
-def run_on_replicas(names: Sequence[str], num_replicas: int, directory: Path, references: Path) -> dict[str, Result]:
-    """Runs cases on `num_replicas` logical CPUs of one process."""
+def run_on_replicas(
+    names: Sequence[str], num_replicas: int, directory: Path, references: Path, *, ahead: bool = False
+) -> dict[str, Result]:
+    """Runs cases on `num_replicas` logical CPUs of one process; `ahead`: with their rows copied ahead, as on GPUs."""
 
     def start(left: Sequence[str], timeout_s: float) -> None:
-        args = (left, num_replicas, str(directory), str(references))
+        args = (left, num_replicas, str(directory), str(references), None, ahead)
         run_case("tests.training.contract_run:child", args=args, timeout_s=timeout_s)
 
     return run_all(names, start, directory)
@@ -145,14 +147,22 @@ def run_all(names: Sequence[str], start: Callable[[Sequence[str], float], None],
 
 
 def child(
-    names: Sequence[str], num_replicas: int, directory: str, references: str, bytes_per_pack: int | None = None
+    names: Sequence[str],
+    num_replicas: int,
+    directory: str,
+    references: str,
+    bytes_per_pack: int | None = None,
+    ahead: bool = False,
 ) -> None:
     """Runs cases one after the other in this process, up to the first error.
 
     An error may have spoiled the collectives of this process, and those of other workers.
     """
     import tfscale
+    from tests.gpu.devices import take_rows_as_on_gpus
 
+    if ahead:
+        take_rows_as_on_gpus()
     if num_replicas > 1:
         tfscale.simulate_replicas(num_replicas)
     strategy = tfscale.make_strategy(bytes_per_pack=bytes_per_pack)

@@ -30,7 +30,7 @@ from tfscale.replicas.own_share import make_lone_share
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_count import is_in_loop
 from tfscale.replicas.share import Share, current_share, in_share
-from tfscale.step_context import Slot
+from tfscale.step_context import Flag, Slot
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +46,8 @@ class Given(list[tuple[keras.metrics.Metric, Any]]):
 _GIVEN = Slot[Given | None]("results")
 # By a metric variable's id, what it held before the step, where that is to be put back.
 _BEFORE = Slot[dict[int, tf.Tensor] | None]("states_before", shown=len)
+RESETTING = Flag("resets_metrics")
+"""Whether what a variable holds after an assignment is of no interest to anybody."""
 # Metrics of which it was said once that they are given numbers of replicas.
 WARNED = Fact[weakref.WeakSet[keras.metrics.Metric]](ReplicaGroup, "warned_of", lambda each: [one.name for one in each])
 
@@ -54,6 +56,17 @@ def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
     """The metrics of `model` one by one, and any other made under its strategy, whatever holds it."""
     found = [*all_metrics(model), *made_under(model.distribute_strategy).metrics]
     return list({id(metric): metric for metric in found}.values())
+
+
+def reset(metrics: Iterable[keras.metrics.Metric]) -> None:
+    """Resets metrics by themselves on each worker.
+
+    TensorFlow reads what it has assigned, which is a collective for every variable of a metric; and which metrics are
+    still there, of models that are gone, may be another number on each worker.
+    """
+    with RESETTING.raised():
+        for metric in metrics:
+            metric.reset_state()
 
 
 def local_metric_states(variables: Iterable[keras.Variable]) -> list[tf.Tensor]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.exact.metrics import RESETTING
 from tfscale.exact.terms import sums_where_read
 from tfscale.framework.graphs import around_conditions, around_loops
 from tfscale.gradients.optimizers import sum_of_global_batch
@@ -26,6 +27,8 @@ def read_in_step(variable: Any, take: Callable[[], Any]) -> Any:
         variable: That is read.
         take: Takes its value on this replica.
     """
+    if RESETTING.is_raised and tf.distribute.in_cross_replica_context():
+        return variable.distribute_strategy.experimental_local_results(variable)[0].read_value()
     share = current_share()
     if share is None or not sums_where_read() or not (variable.trainable and variable.dtype.is_floating):
         return take()

@@ -78,8 +78,9 @@ def _as_first_trace(model: keras.Model, strategy: tf.distribute.Strategy) -> Ite
 
     A function of TensorFlow that makes variables is traced once more, with what its first trace has left.
     """
-    numbers, known = OwnNumbers(model), set(map(id, made_under(strategy).variables))
-    held, has_made = numbers.held(), False
+    # Held: of one that is gone a new one may have the identity.
+    numbers, before = OwnNumbers(model), made_under(strategy).variables
+    held, known, has_made = numbers.held(), set(map(id, before)), False
     try:
         yield
         has_made = any(id(variable) not in known for variable in made_under(strategy).variables)

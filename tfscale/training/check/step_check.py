@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfscale.errors import ParityError, TfscaleError
 from tfscale.exact.divided_calls import DrawsBesideError
-from tfscale.exact.metrics import metrics_of
+from tfscale.exact.metrics import metrics_of, reset
 from tfscale.exact.terms import Terms
 from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.gradients.updaters import held_optimizers, innermost, remember_optimizers
@@ -261,8 +261,7 @@ class StepCheck:
 
     def _begin_anew(self) -> None:
         """As at the start of an epoch: of what was counted before, each replica holds another part."""
-        for metric in metrics_of(self._model):
-            metric.reset_state()
+        reset(metrics_of(self._model))
         self._state.find_elsewhere(self._begin())
         self._state.clear_averaged()
 
