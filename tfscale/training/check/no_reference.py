@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -15,6 +16,8 @@ from tfscale.training.step.scope_errors import misplaced_error
 # Characters of somebody else's error.
 _SHOWN = 500
 _TOO_MUCH = "!"
+# How libraries of a GPU end that find no room for themselves there.
+_NO_ROOM = re.compile(r"out.of.memory|no blas support|library initialization failed|alloc_failed", re.IGNORECASE)
 
 
 class NoReferenceError(Exception):
@@ -55,7 +58,8 @@ def agreeing_on_reference(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 def _told(error: Exception) -> str:
     """An error as it goes to the other workers: whether it takes too much, then its kind and text."""
-    too_much = isinstance(error, tf.errors.ResourceExhaustedError | MemoryError)
+    is_of_library = isinstance(error, tf.errors.InternalError) and _NO_ROOM.search(str(error)) is not None
+    too_much = is_of_library or isinstance(error, tf.errors.ResourceExhaustedError | MemoryError)
     return f"{_TOO_MUCH if too_much else ' '}{type(error).__name__}: {error}"[:_SHOWN]
 
 

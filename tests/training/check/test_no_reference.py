@@ -1,0 +1,25 @@
+import pytest
+import tensorflow as tf
+
+from tfscale.training.check.no_reference import NoReferenceError, agreeing_on_reference
+
+
+@pytest.mark.parametrize(
+    ("error", "takes_too_much"),
+    [
+        (tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[9,9]"), True),
+        (MemoryError("no room"), True),
+        # As an H200 said it, whose memory others had taken.
+        (tf.errors.InternalError(None, None, "No blas support for stream"), True),
+        (tf.errors.InternalError(None, None, "DNN library initialization failed. Look at the errors above"), True),
+        (tf.errors.InternalError(None, None, "cudaSetDevice() on GPU:0 failed. Status: out of memory"), True),
+        (tf.errors.InternalError(None, None, "Incompatible shapes"), False),
+        (tf.errors.InvalidArgumentError(None, None, "Incompatible shapes: [4] vs. [6]"), False),
+        (ValueError("out of memory of last year's holidays"), False),
+    ],
+)
+def test_which_errors_say_that_there_is_no_room(error, takes_too_much):
+    with pytest.raises(NoReferenceError) as raised, agreeing_on_reference(tf.distribute.OneDeviceStrategy("CPU:0")):
+        raise error
+    assert raised.value.takes_too_much == takes_too_much
+    assert raised.value.__cause__ is error
