@@ -5,11 +5,17 @@ Their labels tell, which augmentation leaves alone.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
+
+from tfscale.data.drawing import drawing_again
+from tfscale.errors import DataError
+from tfscale.replicas.agreement import worker_unlike_chief
 
 
 def digest_of_labels(batch: Any, before: int = 0) -> int:
@@ -32,3 +38,30 @@ def digest_of_labels(batch: Any, before: int = 0) -> int:
         content = repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
         digest = zlib.crc32(content, digest)
     return digest
+
+
+def refuse_other_labels(
+    data: keras.utils.PyDataset, strategy: tf.distribute.Strategy, batch: str = "first batch"
+) -> None:
+    """Refuses one that puts its examples in an order of its own, by the clock or the rank; every worker calls it.
+
+    Args:
+        data: Whose first batch is compared, before an epoch reads it.
+        strategy: Of the job.
+        batch: Which one that is.
+
+    Raises:
+        DataError: On every worker, when it has other labels on one.
+    """
+    digest = 0
+    # What fails here fails again where Keras reads it.
+    with drawing_again(data), contextlib.suppress(Exception):
+        digest = digest_of_labels(data[0])
+    other = worker_unlike_chief(strategy, digest)
+    if other is not None:
+        raise DataError(
+            "All workers must read the data in one order: each takes its own rows of every batch.\n"
+            f"Received: other labels in the {batch} of a {type(data).__name__} on worker {other} than on worker 0. "
+            "Seed what it draws by, alike on all workers (`np.random.default_rng(3)`; `DataParallel(seed=)` seeds "
+            "Python's and NumPy's own generators), or give the data to `dp.dataset(..., shuffle=True)`."
+        )

@@ -42,6 +42,14 @@ def test_a_data_set_in_another_order_ends_all_workers(by_rank):
         assert said.endswith("untouched")
 
 
+def test_a_data_set_that_takes_another_order_ends_all_workers(by_rank):
+    for found in by_rank:
+        said = found["PyDataset, own entropy, after two epochs"]
+        # Keras says that an epoch has ended once more, before the first.
+        assert "other labels in the first batch of epoch 2 of a _Batches on worker 1 than on worker 0" in said
+        assert said.endswith("trained")
+
+
 LOOPED = ["seeded", "seeded by tfscale", "augmented by own entropy", "labels of a prediction"]
 LOOPS = [f"train_on_batch, {each}" for each in LOOPED]
 SAME = ["seeded", "seeded by tfscale", "augmented by own entropy", "augmented, checked"]

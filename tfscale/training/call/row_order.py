@@ -7,7 +7,6 @@ alone.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import random
@@ -22,8 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.data.dataset import find_global_dataset
-from tfscale.data.drawing import drawing_again
-from tfscale.data.labels import digest_of_labels
+from tfscale.data.labels import refuse_other_labels
 from tfscale.errors import DataError
 from tfscale.framework.datasets import has_unseeded_shuffle, shares_order_per_pass, shuffle_seeds
 from tfscale.replicas.agreement import gather_from_workers, worker_unlike_chief
@@ -60,7 +58,7 @@ def order_alike(name: str, given: CallArguments, strategy: tf.distribute.Strateg
     if replicas.here < replicas.total:
         _refuse_other_seeds([x, given.get("validation_data")], strategy)
         if name == "fit" and isinstance(x, keras.utils.PyDataset):
-            _refuse_other_labels(x, strategy)
+            refuse_other_labels(x, strategy)
     if name != "fit" or replicas.here == replicas.total or not given.get("shuffle", True):
         return
     if isinstance(x, keras.utils.PyDataset):
@@ -201,20 +199,4 @@ def _warn_of_other_orders(strategy: tf.distribute.Strategy) -> None:
             "workers: each trains on its rows of other batches, so that examples are repeated and lost. Give "
             "`DataParallel(seed=)`, say shuffle=False, or give the data to `dp.dataset(..., shuffle=True)`.",
             stacklevel=2,
-        )
-
-
-def _refuse_other_labels(data: keras.utils.PyDataset, strategy: tf.distribute.Strategy) -> None:
-    """One that puts its examples in an order of its own, by the clock or the rank."""
-    digest = 0
-    # What fails here fails again where Keras reads it.
-    with drawing_again(data), contextlib.suppress(Exception):
-        digest = digest_of_labels(data[0])
-    other = worker_unlike_chief(strategy, digest)
-    if other is not None:
-        raise DataError(
-            "All workers must read the data in one order: each takes its own rows of every batch.\n"
-            f"Received: other labels in the first batch of a {type(data).__name__} on worker {other} than on worker 0. "
-            "Seed what it draws by, alike on all workers (`np.random.default_rng(3)`; `DataParallel(seed=)` seeds "
-            "Python's and NumPy's own generators), or give the data to `dp.dataset(..., shuffle=True)`."
         )

@@ -1,6 +1,6 @@
-"""Have all workers read the same batches from a Python generator?
+"""Have all workers read the same batches from a Python generator, or a `PyDataset`?
 
-Each runs a generator of its own and takes its rows of every batch. One that draws by what is not the same everywhere
+Each runs one of its own and takes its rows of every batch. One that draws by what is not the same everywhere
 gives each worker other batches: examples are repeated and lost. Their labels tell, which augmentation leaves alone.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.data.labels import digest_of_labels
+from tfscale.data.labels import digest_of_labels, refuse_other_labels
 from tfscale.errors import DataError
 from tfscale.recovery.one_call import with_callback
 from tfscale.replicas.agreement import least_of_workers, worker_unlike_chief
@@ -22,19 +22,53 @@ from tfscale.training.step.call_arguments import CallArguments
 
 
 def compare_labels(given: CallArguments, strategy: tf.distribute.Strategy) -> None:
-    """Notes what a generator that is given to `fit` yields, and has it compared, where there are several workers.
+    """Has what `fit` is given compared, where there are several workers.
+
+    All that a generator yields is noted; of a `PyDataset`, which orders itself anew between epochs, the first batch of
+    an epoch is read once more.
 
     Args:
         given: Arguments of `fit`; its data and callbacks are replaced.
         strategy: Of the model.
     """
     data, replicas = given.get("x"), local_replicas(strategy)
-    if not isinstance(data, types.GeneratorType) or replicas.here == replicas.total:
+    if replicas.here == replicas.total or not given.can_take("callbacks"):
         return
-    if given.can_take("callbacks"):
+    callback: keras.callbacks.Callback
+    if isinstance(data, types.GeneratorType):
         callback = LabelsRead(strategy, data.__name__)
         given["x"] = callback.noting(data)
-        given["callbacks"] = with_callback(given.get("callbacks"), callback, first=False)
+    elif isinstance(data, keras.utils.PyDataset):
+        callback = FirstLabelsRead(strategy, data)
+    else:
+        return
+    given["callbacks"] = with_callback(given.get("callbacks"), callback, first=False)
+
+
+class FirstLabelsRead(keras.callbacks.Callback):
+    """Ends `fit` on all workers when the second epoch, the third, the fifth and so on begins with other labels on one.
+
+    Args:
+        strategy: Of the model.
+        data: That has been compared before the first epoch.
+
+    Raises:
+        DataError: In `fit`, on every worker.
+    """
+
+    several_steps_safe = True
+
+    def __init__(self, strategy: tf.distribute.Strategy, data: keras.utils.PyDataset):
+        super().__init__()
+        self._strategy, self._data = strategy, data
+        self._epochs = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Compares the first batch, before Keras begins to read."""
+        del epoch, logs
+        begun, self._epochs = self._epochs, self._epochs + 1
+        if begun and not begun & (begun - 1):
+            refuse_other_labels(self._data, self._strategy, f"first batch of epoch {begun + 1}")
 
 
 class LabelsRead(keras.callbacks.Callback):
