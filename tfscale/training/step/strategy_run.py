@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from tfscale.cluster.place import ON_BATCH
 from tfscale.exact.randomness import seeds_of_replicas, separate_random_streams
 from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.uncaught import begin_loop
+from tfscale.training.step.eager_loops import telling_of_updates
 from tfscale.training.step.hand_loops import prepare_function, rows_here
 from tfscale.training.step.hand_means import MeansByRows
 from tfscale.training.step.unprepared import CALLS, calling_model, is_prepared, refuse_on_workers
@@ -49,7 +51,8 @@ def run_loops(
             fn = prepare_function(strategy, fn, args, kwargs or {})
         separate_random_streams(strategy)
         known = None if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
-        with refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
+        telling = telling_of_updates(strategy) if is_by_hand else contextlib.nullcontext()
+        with telling, refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
             results = run(on_replica, args, kwargs, options)
         if is_by_hand:
             rows = rows_here(strategy, args, kwargs or {})
