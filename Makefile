@@ -84,7 +84,7 @@ test-engines: $(VENV)/.test
 	timeout --foreground 900 $(PIP) install --quiet --editable ".[test,dev,ray]"
 	TFSCALE_TEST_ALL_ENGINES=1 timeout --foreground --kill-after 30 3600 $(BIN)/python -m pytest $(ENGINES)
 
-# Both skip by name where there is no GPU. One process at a time: several would share its memory.
+# Both skip by name where there is no GPU. One process of pytest: it starts as many others as a GPU has room for.
 test-gpu: $(VENV)/.gpu
 	$(BIN)/python -m pytest tests/gpu
 

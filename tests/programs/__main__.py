@@ -116,19 +116,18 @@ class _Runs:
 
     def _says(self, program: Program, setting: Setting) -> str:
         """What is to be said at once: a run may end before the one that it is compared with."""
-        plain = Setting(float64=setting.float64, gpu=setting.gpu)
-        if (program, plain) in self.outcomes and setting != plain:
+        if (program, setting.plain) in self.outcomes and setting != setting.plain:
             return str(self.verdict(program, setting))
         return next((outcome.error for outcome in self.outcomes[program, setting] if outcome.error), "done")
 
     def verdict(self, program: Program, setting: Setting) -> Verdict:
-        [plain] = self.outcomes[program, Setting(float64=setting.float64, gpu=setting.gpu)]
+        [plain] = self.outcomes[program, setting.plain]
         return judge(setting, plain, self.outcomes[program, setting])
 
 
 def _verdicts(runs: _Runs, chosen: list[Program], options: argparse.Namespace) -> dict:
     calls = [(program, setting) for program in chosen for setting in _settings(program, options)]
-    plain = [(program, Setting(float64=options.float64, gpu=options.gpu)) for program in chosen]
+    plain = dict.fromkeys((program, setting.plain) for program, setting in calls)
     # Program by program, so that the first results come soon.
     order = sorted([*plain, *calls], key=lambda call: (chosen.index(call[0]), call[1].workers, call[1].replicas))
     runs.add(order)
@@ -160,15 +159,10 @@ def _again_in_float64(runs: _Runs, verdicts: dict, options: argparse.Namespace) 
         for setting, verdict in verdicts[program].items()
         if verdict.word == "different" and not setting.drawn
     }
-    plain = dict.fromkeys(program for program, _ in again)
-    runs.add(
-        [
-            *((p, Setting(float64=True, gpu=options.gpu)) for p in plain),
-            *((p, exact) for (p, _), exact in again.items()),
-        ]
-    )
-    for (program, setting), exact in again.items():
-        verdict = runs.verdict(program, exact)
+    exact = [(program, setting) for (program, _), setting in again.items()]
+    runs.add([*dict.fromkeys((program, setting.plain) for program, setting in exact), *exact])
+    for (program, setting), in_float64 in again.items():
+        verdict = runs.verdict(program, in_float64)
         # What cannot be run in float64 stays as different as it was.
         if verdict.word in ("equal", "different"):
             verdicts[program][setting] = verdict

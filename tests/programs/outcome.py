@@ -26,6 +26,11 @@ class Setting:
     # Whether each replica's rows are copied to it ahead of time, as on GPUs.
     ahead: bool = False
 
+    @property
+    def plain(self) -> "Setting":
+        """The run of plain Keras that this one is compared with."""
+        return Setting(float64=self.float64, gpu=self.gpu)
+
     def __str__(self) -> str:
         each = f" of {self.replicas}" if self.replicas > 1 else ""
         alone = f"N={self.replicas}" if self.replicas else "Keras"

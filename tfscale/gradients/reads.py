@@ -27,6 +27,7 @@ def read_in_step(variable: Any, take: Callable[[], Any]) -> Any:
         variable: That is read.
         take: Takes its value on this replica.
     """
+    # TensorFlow reads what it has assigned, and nobody looks at it.
     if RESETTING.is_raised and tf.distribute.in_cross_replica_context():
         return variable.distribute_strategy.experimental_local_results(variable)[0].read_value()
     share = current_share()

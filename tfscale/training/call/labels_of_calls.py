@@ -7,23 +7,17 @@ batches: examples are repeated and lost. Their labels tell, which augmentation l
 from __future__ import annotations
 
 import contextlib
-import zlib
 from typing import Any
 
-import keras
-import numpy as np
 import tensorflow as tf
 
+from tfscale.data.labels import seed_alike, sum_of_labels
 from tfscale.errors import DataError
 from tfscale.replicas.agreement import gather_from_workers
 from tfscale.replicas.replica_batch import local_replicas
 
 # Labels may have been computed, by predictions of a model, in another order of a sum on another worker.
 _TOLERANCE = 1e-3
-# A sum of labels alone would not tell another order of them.
-_WEIGHTS = 8191
-# Of an array: a step must not wait for the sum of a batch of pictures.
-_MOST_NUMBERS = 2**16
 
 
 class LabelsOfCalls:
@@ -67,32 +61,5 @@ class LabelsOfCalls:
                 raise DataError(
                     f"All workers must give `{self._name}` the same batches: each takes its own rows of every batch.\n"
                     f"Received: other labels on worker {rank} than on worker 0 in the first {self._calls} call(s). "
-                    "Seed what the loop draws by, alike on all workers (`np.random.default_rng(3)`; "
-                    "`DataParallel(seed=)` seeds Python's and NumPy's own generators)."
+                    f"{seed_alike('the loop')}."
                 )
-
-
-def sum_of_labels(labels: Any) -> tuple[float, float]:
-    """A sum of labels, each with a weight by its place, and the same of their absolute values.
-
-    Of an array of more than 65,536 it takes about as many, evenly spread.
-
-    Args:
-        labels: A structure of arrays or tensors, of numbers or strings.
-
-    Example:
-        >>> import numpy as np
-        >>> sum_of_labels(np.array([1.0, -3.0]))
-        (-5.0, 7.0)
-    """
-    total = size = 0.0
-    for leaf in keras.tree.flatten(labels):
-        array = np.asarray(leaf).ravel()
-        array = array[:: max(len(array) // _MOST_NUMBERS, 1)]
-        if array.dtype.kind in "OSU":
-            array = np.array([zlib.crc32(repr(each).encode()) for each in array.tolist()])
-        numbers = np.nan_to_num(array.astype(np.float64))
-        weights = np.arange(len(numbers)) % _WEIGHTS + 1.0
-        total += float(numbers @ weights)
-        size += float(np.abs(numbers) @ weights)
-    return total, size

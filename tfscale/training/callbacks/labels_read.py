@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfscale.data.labels import digest_of_labels, refuse_other_labels
+from tfscale.data.labels import digest_of_labels, refuse_other_labels, seed_alike
 from tfscale.errors import DataError
 from tfscale.recovery.one_call import with_callback
 from tfscale.replicas.agreement import least_of_workers, worker_unlike_chief
@@ -121,7 +121,5 @@ class LabelsRead(keras.callbacks.Callback):
             raise DataError(
                 "All workers must read the same batches from a generator: each takes its own rows of every batch.\n"
                 f"Received: other labels on worker {other} than on worker 0 in the first {least} batch(es) of "
-                f"{self._name!r}. Seed what it draws by, alike on all workers (`np.random.default_rng(3)`; "
-                "`DataParallel(seed=)` seeds Python's and NumPy's own generators), or give the examples to "
-                "`dp.dataset(..., shuffle=True)`."
+                f"{self._name!r}. {seed_alike('it')}, or give the examples to `dp.dataset(..., shuffle=True)`."
             )
