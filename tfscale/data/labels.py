@@ -17,8 +17,10 @@ from tfscale.data.drawing import drawing_again
 from tfscale.errors import DataError
 from tfscale.replicas.agreement import worker_unlike_chief
 
-# A sum of labels alone would not tell another order of them.
-_WEIGHTS = 8191
+# One alone agrees by chance about once in a thousand times.
+_SUMS = 8
+# Labels may have been computed, by predictions of a model, in another order of a sum on another worker.
+_TOLERANCE = 1e-3
 # Of an array: a step must not wait for the sum of a batch of pictures.
 _MOST_NUMBERS = 2**16
 
@@ -45,30 +47,55 @@ def digest_of_labels(batch: Any, before: int = 0) -> int:
     return digest
 
 
-def sum_of_labels(labels: Any) -> tuple[float, float]:
-    """A sum of labels, each with a weight by its place, and the same of their absolute values.
+class SumsOfLabels:
+    """Sums of the labels of several batches, by which workers tell whether they have had the same.
 
-    Of an array of more than 65,536 it takes about as many, evenly spread.
-
-    Args:
-        labels: A structure of arrays or tensors, of numbers or strings.
+    Each of eight sums gives every label a sign, drawn by its place: labels in another order give other sums by about
+    the root of the sum of their squares, however many there are, and rounding by the same share of it as of a label.
+    Of an array of more than 65,536 labels it takes about as many, evenly spread.
 
     Example:
         >>> import numpy as np
-        >>> sum_of_labels(np.array([1.0, -3.0]))
-        (-5.0, 7.0)
+        >>> labels = np.random.default_rng(1).integers(0, 10, 1000)
+        >>> of_these, of_rounded, of_others = SumsOfLabels(), SumsOfLabels(), SumsOfLabels()
+        >>> of_these.add(labels), of_rounded.add(labels * (1 + 1e-6)), of_others.add(labels[::-1])
+        (None, None, None)
+        >>> [are_same_labels(of_these.numbers, each.numbers) for each in (of_rounded, of_others)]
+        [True, False]
     """
-    total = size = 0.0
-    for leaf in keras.tree.flatten(labels):
-        array = np.asarray(leaf).ravel()
-        array = array[:: max(len(array) // _MOST_NUMBERS, 1)]
-        if array.dtype.kind in "OSU":
-            array = np.array([zlib.crc32(repr(each).encode()) for each in array.tolist()])
-        numbers = np.nan_to_num(array.astype(np.float64))
-        weights = np.arange(len(numbers)) % _WEIGHTS + 1.0
-        total += float(numbers @ weights)
-        size += float(np.abs(numbers) @ weights)
-    return total, size
+
+    def __init__(self) -> None:
+        self._batches = 0
+        # Of all batches; the last is that of their squares.
+        self.numbers = np.zeros(_SUMS + 1)
+
+    def add(self, labels: Any) -> None:
+        """Adds those of the next batch.
+
+        Args:
+            labels: A structure of arrays or tensors, of numbers or strings.
+        """
+        self._batches += 1
+        draw = np.random.default_rng(self._batches)
+        for leaf in keras.tree.flatten(labels):
+            array = np.asarray(leaf).ravel()
+            array = array[:: max(len(array) // _MOST_NUMBERS, 1)]
+            if array.dtype.kind in "OSU":
+                array = np.array([zlib.crc32(repr(each).encode()) for each in array.tolist()])
+            numbers = np.nan_to_num(array.astype(np.float64), posinf=1.0, neginf=-1.0)
+            signs = 2 * draw.integers(0, 2, (_SUMS, len(numbers)), dtype=np.int8) - 1
+            self.numbers += np.append(signs @ numbers, numbers @ numbers)
+
+
+def are_same_labels(numbers: Any, others: Any) -> bool:
+    """Whether two `SumsOfLabels` are of the same labels, each up to a thousandth of itself.
+
+    Args:
+        numbers: Of one worker, as `SumsOfLabels.numbers`.
+        others: Of the other.
+    """
+    most = _TOLERANCE * max(numbers[-1], others[-1]) ** 0.5
+    return all(abs(a - b) <= most for a, b in zip(numbers[:-1], others[:-1], strict=True))
 
 
 def seed_alike(what: str) -> str:

@@ -11,13 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.data.labels import seed_alike, sum_of_labels
+from tfscale.data.labels import SumsOfLabels, are_same_labels, seed_alike
 from tfscale.errors import DataError
 from tfscale.replicas.agreement import gather_from_workers
 from tfscale.replicas.replica_batch import local_replicas
-
-# Labels may have been computed, by predictions of a model, in another order of a sum on another worker.
-_TOLERANCE = 1e-3
 
 
 class LabelsOfCalls:
@@ -33,8 +30,7 @@ class LabelsOfCalls:
         replicas = local_replicas(strategy)
         self._are_several = replicas.here < replicas.total
         self._calls = 0
-        # Of all calls, and of what it is made.
-        self._sum, self._size = 0.0, 0.0
+        self._sums = SumsOfLabels()
 
     def compare(self, labels: Any) -> None:
         """To be called by every worker, before it trains on a batch.
@@ -50,14 +46,12 @@ class LabelsOfCalls:
         self._calls += 1
         # What cannot be read here is refused where Keras reads it.
         with contextlib.suppress(Exception):
-            total, size = sum_of_labels(labels)
-            self._sum, self._size = self._sum + self._calls * total, self._size + self._calls * size
+            self._sums.add(labels)
         if self._calls & (self._calls - 1):
             return
-        everyone = gather_from_workers(self._strategy, tf.constant([self._sum, self._size], tf.float64))
-        chief, *others = ((float(total), float(size)) for total, size in everyone)
+        chief, *others = gather_from_workers(self._strategy, tf.constant(self._sums.numbers))
         for rank, found in enumerate(others, 1):
-            if max(abs(a - b) for a, b in zip(chief, found, strict=True)) > _TOLERANCE * max(chief[1], found[1]):
+            if not are_same_labels(chief, found):
                 raise DataError(
                     f"All workers must give `{self._name}` the same batches: each takes its own rows of every batch.\n"
                     f"Received: other labels on worker {rank} than on worker 0 in the first {self._calls} call(s). "
