@@ -23,6 +23,10 @@ def _normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, *
 
 
 def _uniform(shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, **_: Any) -> Any:
+    if dtype is not None and tf.as_dtype(dtype).is_integer:
+        whole = tf.cast(tf.floor(_uniform(shape, float(minval), float(maxval))), dtype)
+        # A wave that rounds to 1 would give the bound itself.
+        return tf.minimum(whole, tf.cast(maxval - 1, dtype))
     return minval + (maxval - minval) * (0.5 + 0.5 * _wave(shape, dtype))
 
 
