@@ -5,7 +5,6 @@ Their labels tell, which augmentation leaves alone.
 
 from __future__ import annotations
 
-import contextlib
 import zlib
 from typing import Any
 
@@ -13,38 +12,27 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.data.drawing import drawing_again
-from tfscale.errors import DataError
-from tfscale.replicas.agreement import worker_unlike_chief
+from tfscale.replicas.agreement import gather_from_workers
 
 # One alone agrees by chance about once in a thousand times.
 _SUMS = 8
 # Labels may have been computed, by predictions of a model, in another order of a sum on another worker.
 _TOLERANCE = 1e-3
 # Of an array: a step must not wait for the sum of a batch of pictures.
-_MOST_NUMBERS = 2**16
+_MOST_NUMBERS = 2**14
 
 
-def digest_of_labels(batch: Any, before: int = 0) -> int:
-    """A checksum of the labels and weights of a batch; of its inputs where it has none.
+def labels_of(batch: Any) -> Any:
+    """The labels and weights of a batch; its inputs where it has none.
 
     Args:
         batch: As a generator yields it: inputs, or a tuple that begins with them.
-        before: The checksum of the batches before.
 
     Example:
-        >>> import numpy as np
-        >>> x, y = np.zeros((2, 3)), np.arange(2)
-        >>> [digest_of_labels((x, y)) == digest_of_labels(other) for other in ((x + 1, y), (x, -y))]
-        [True, False]
+        >>> labels_of(("x", "y")), labels_of("x")
+        (('y',), 'x')
     """
-    labels = batch[1:] if isinstance(batch, tuple) and len(batch) > 1 else batch
-    digest = before
-    for leaf in keras.tree.flatten(labels):
-        array = np.asarray(leaf)
-        content = repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
-        digest = zlib.crc32(content, digest)
-    return digest
+    return batch[1:] if isinstance(batch, tuple) and len(batch) > 1 else batch
 
 
 class SumsOfLabels:
@@ -52,7 +40,7 @@ class SumsOfLabels:
 
     Each of eight sums gives every label a sign, drawn by its place: labels in another order give other sums by about
     the root of the sum of their squares, however many there are, and rounding by the same share of it as of a label.
-    Of an array of more than 65,536 labels it takes about as many, evenly spread.
+    Of an array of more than 16,384 labels it takes about as many, evenly spread.
 
     Example:
         >>> import numpy as np
@@ -81,21 +69,32 @@ class SumsOfLabels:
             array = np.asarray(leaf).ravel()
             array = array[:: max(len(array) // _MOST_NUMBERS, 1)]
             if array.dtype.kind in "OSU":
-                array = np.array([zlib.crc32(repr(each).encode()) for each in array.tolist()])
+                array = np.array([zlib.crc32(repr(each).encode()) / 2**32 for each in array.tolist()])
             numbers = np.nan_to_num(array.astype(np.float64), posinf=1.0, neginf=-1.0)
             signs = 2 * draw.integers(0, 2, (_SUMS, len(numbers)), dtype=np.int8) - 1
             self.numbers += np.append(signs @ numbers, numbers @ numbers)
 
 
 def are_same_labels(numbers: Any, others: Any) -> bool:
-    """Whether two `SumsOfLabels` are of the same labels, each up to a thousandth of itself.
+    """Whether two `SumsOfLabels` are of the same labels, each up to a thousandth of itself; NaN is equal to all.
 
     Args:
         numbers: Of one worker, as `SumsOfLabels.numbers`.
         others: Of the other.
     """
     most = _TOLERANCE * max(numbers[-1], others[-1]) ** 0.5
-    return all(abs(a - b) <= most for a, b in zip(numbers[:-1], others[:-1], strict=True))
+    return not any(abs(a - b) > most for a, b in zip(numbers[:-1], others[:-1], strict=True))
+
+
+def worker_with_other_labels(strategy: tf.distribute.Strategy, sums: Any) -> int | None:
+    """The first worker that has had other labels than the chief; None where all have had the same.
+
+    Args:
+        strategy: Of the job; every worker calls it.
+        sums: This worker's, as `SumsOfLabels.numbers`.
+    """
+    chief, *others = gather_from_workers(strategy, tf.constant(sums))
+    return next((rank for rank, each in enumerate(others, 1) if not are_same_labels(chief, each)), None)
 
 
 def seed_alike(what: str) -> str:
@@ -108,29 +107,3 @@ def seed_alike(what: str) -> str:
         f"Seed what {what} draws by, alike on all workers (`np.random.default_rng(3)`; `DataParallel(seed=)` seeds "
         "Python's and NumPy's own generators)"
     )
-
-
-def refuse_other_labels(
-    data: keras.utils.PyDataset, strategy: tf.distribute.Strategy, batch: str = "first batch"
-) -> None:
-    """Refuses one that puts its examples in an order of its own, by the clock or the rank; every worker calls it.
-
-    Args:
-        data: Whose first batch is compared, before an epoch reads it.
-        strategy: Of the job.
-        batch: Which one that is.
-
-    Raises:
-        DataError: On every worker, when it has other labels on one.
-    """
-    digest = 0
-    # What fails here fails again where Keras reads it.
-    with drawing_again(data), contextlib.suppress(Exception):
-        digest = digest_of_labels(data[0])
-    other = worker_unlike_chief(strategy, digest)
-    if other is not None:
-        raise DataError(
-            "All workers must read the data in one order: each takes its own rows of every batch.\n"
-            f"Received: other labels in the {batch} of a {type(data).__name__} on worker {other} than on worker 0. "
-            f"{seed_alike('it')}, or give the data to `dp.dataset(..., shuffle=True)`."
-        )

@@ -103,6 +103,7 @@ def _rows_of_spec(spec: Any) -> set[Any]:
 
 _BATCHES = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")
 _MAPS = ("MapDataset", "ParallelMapDataset")
+_FLATTENED = ("FlatMapDataset", "InterleaveDataset", "ParallelInterleaveDataset")
 _UNCHANGED_ELEMENTS = frozenset(
     f"{name}Dataset"
     for name in ("AssertCardinality", "Cache", "Options", "Prefetch", "Repeat", "Shard", "Shuffle", "Skip", "Take")
@@ -164,6 +165,17 @@ def shuffles_batches(dataset: tf.data.Dataset) -> bool:
     return any("BatchDataset" in type(before).__name__ for each in _shuffles(dataset) for before in _pipeline(each))
 
 
+def draws_values(dataset: tf.data.Dataset) -> bool:
+    """Whether a function in the pipeline of `dataset` may make other values of the same examples, as augmentation does.
+
+    One that draws, calls Python or counts, in a `map`; or that draws, in what is flattened or interleaved. What
+    chooses or orders examples does not count: a `filter`, `sample_from_datasets`, a generator.
+
+    Why: nothing public tells what functions a pipeline has. Breaks first: tests/data/test_labels_read.py.
+    """
+    return any(map(_draws_values, _pipeline(dataset)))
+
+
 def cache_files(dataset: tf.data.Dataset) -> list[str]:
     """The files in which the pipeline of `dataset` keeps what it has read, without their endings.
 
@@ -206,3 +218,19 @@ def _shuffles_numbers(dataset: Any) -> bool:
 
 def _changes_each_pass(shuffle: Any) -> bool:
     return read(shuffle, "_reshuffle_each_iteration") is not False
+
+
+def _draws_values(dataset: Any) -> bool:
+    name = type(dataset).__name__.strip("_")
+    if name not in (*_MAPS, *_FLATTENED):
+        return False
+    kinds = {kind for each in read(dataset, "_functions")() for kind in _operations(each.function.graph)}
+    drawn = ("Random",) if name in _FLATTENED else ("Random", "PyFunc", "EagerPyFunc", "AssignVariable", "AssignAdd")
+    return any(kind.startswith(drawn) for kind in kinds)
+
+
+def _operations(graph: Any) -> Iterator[str]:
+    """The kinds of all operations of a function and of those that it calls."""
+    definition = graph.as_graph_def()
+    for nodes in (definition.node, *(each.node_def for each in definition.library.function)):
+        yield from (node.op for node in nodes)

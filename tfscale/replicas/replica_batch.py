@@ -11,7 +11,7 @@ data at the same step, and no collective is needed to find out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -316,6 +316,7 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
         for_loop: Whether a loop of the user's own takes the batches: each replica's rows and nothing else.
         logical: Among how many logical replicas they are divided; None for no others.
         sizes: As `plan_rows`.
+        noting: Given the data, returns them with all that is read noted.
     """
 
     def __init__(
@@ -326,6 +327,7 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
         for_loop: bool = False,
         logical: int | None = None,
         sizes: Sequence[int | None] | None = None,
+        noting: Callable[[tf.data.Dataset], tf.data.Dataset] = lambda read: read,
     ):
         self._sizes = sizes
         self._replicas = local_replicas(strategy)._replace(logical=logical)
@@ -336,7 +338,7 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
         """What it was made of, which is what Keras recognises as data."""
         plan = plan_rows(leaves_of(dataset.element_spec), sizes)
         self._has_side_inputs = bool(plan.whole or plan.open or plan.other_sizes)
-        self._dataset = dataset.prefetch(tf.data.AUTOTUNE)
+        self._dataset = noting(dataset).prefetch(tf.data.AUTOTUNE)
         self._first = 0
 
     def start_at(self, batch: int) -> None:

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfscale.data.balance import make_probe
 from tfscale.data.dataset import find_global_dataset
 from tfscale.data.epoch_start import start_with_epoch
+from tfscale.data.labels_read import reading_alike
 from tfscale.exact.batch_norm import scale_batch_norm
 from tfscale.exact.plain_step import has_own_logs, keras_step
 from tfscale.framework.datasets import distributed_dataset
@@ -50,7 +51,7 @@ from tfscale.training.call.settling import settle_first
 from tfscale.training.call.step_runner import StepRunner
 from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.callbacks.epoch_ends import compare_at_epoch_ends
-from tfscale.training.callbacks.labels_read import compare_labels
+from tfscale.training.callbacks.labels_read import compare_labels, comparing_first
 from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
 from tfscale.training.check.vouching import check_mode
 from tfscale.training.model_steps import ModelSteps
@@ -202,7 +203,7 @@ class ModelMethods:
             function = self._logging_function("train_step", look, *steps)
             plain = functools.partial(keras_step, self._model, "train_step")
             rest = functools.partial(what_needs_no_batch, self._strategy, plain, self._data_spec)
-            self._model.train_function = ending_as_keras(self._model, function, rest)
+            self._model.train_function = comparing_first(ending_as_keras(self._model, function, rest), self._strategy)
             note_trained(self._model)
         return self._model.train_function
 
@@ -212,7 +213,8 @@ class ModelMethods:
             look = self._steps.adapt("test_step", self._data_spec)
             division = self._logical.divide(self._model) or self._micro_batch.divide(self._model)
             default = functools.partial(step.test_step, division=division)
-            self._model.test_function = self._logging_function("test_step", look, default, step.own_test_step)
+            function = self._logging_function("test_step", look, default, step.own_test_step)
+            self._model.test_function = comparing_first(function, self._strategy)
         return self._model.test_function
 
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -226,7 +228,8 @@ class ModelMethods:
                 predict = functools.partial(predict_step, self._model, terms=terms, division=division)
                 return self._runner.predict_function(self._logical.drawing_nothing(predict, "`predict`"), look)
 
-            self._model.predict_function = by_kind(look, of_kind, lambda: self._steps.look_anew("predict_step"))
+            function = by_kind(look, of_kind, lambda: self._steps.look_anew("predict_step"))
+            self._model.predict_function = comparing_first(function, self._strategy)
         return self._model.predict_function
 
     def build(self, iterator: Any = None, data_batch: Any = None) -> None:
@@ -297,6 +300,11 @@ class ModelMethods:
                     self._fit = None
 
     def _call(self, name: str, method: Callable[..., Any], given: CallArguments) -> Any:
+        is_within = bool(given.get("_use_cached_eval_dataset"))
+        with reading_alike(self._strategy, name, given.get("x"), goes_on=is_within):
+            return self._call_reading(name, method, given)
+
+    def _call_reading(self, name: str, method: Callable[..., Any], given: CallArguments) -> Any:
         self._suit_data(name, given)
         take_data(name, given, self._strategy)
         if name == "fit":

@@ -1,12 +1,15 @@
-"""Workers that read a generator. Every function runs in each worker."""
+"""Workers that read other batches than one another. Every function runs in each worker."""
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import tfscale
 
@@ -111,6 +114,96 @@ def _loop(dp: tfscale.DataParallel, batches: Iterator[Any]) -> str:
         is_untouched = all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
         return f"{error} {'untouched' if is_untouched else 'trained'}"
     return "3 epochs"
+
+
+def _examples(order: Any) -> Iterator[Any]:
+    for index in order:
+        yield X[index], Y[index]
+
+
+def _slices(*, part: slice = slice(None)) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices((X[part], Y[part]))
+
+
+def _from_generator(draw: Callable[[], Any]) -> tf.data.Dataset:
+    spec = tf.TensorSpec((4,)), tf.TensorSpec((1,))
+    return tf.data.Dataset.from_generator(lambda: _examples(draw().permutation(24)), output_signature=spec)
+
+
+def _noisy_labels(x: Any, y: Any) -> tuple[Any, Any]:
+    return x, y + tf.random.uniform(tf.shape(y), seed=tfscale.resolve_cluster().rank)
+
+
+def _kinds_of_data() -> dict[str, Callable[[], tuple[Any, ...]]]:
+    """Arguments of `fit`, `evaluate` or `predict`."""
+    rank = tfscale.resolve_cluster().rank
+    own, mixed = slice(rank, None, 3), tf.data.Dataset.sample_from_datasets
+    halves = [_slices(part=slice(12)), _slices(part=slice(12, None))]
+    return {
+        "arrays": lambda: (X[own], Y[own]),
+        "more rows on one": lambda: (X[: 12 + 6 * rank], Y[: 12 + 6 * rank]),
+        "slices": lambda: (_slices(part=own).batch(BATCH),),
+        "shard": lambda: (_slices().shard(3, rank).batch(BATCH),),
+        "sample_from_datasets": lambda: (mixed(halves, [0.5, 0.5], seed=rank).batch(BATCH),),
+        "from_generator": lambda: (_from_generator(np.random.default_rng).batch(BATCH),),
+        "distributed": lambda: (_distributed(_slices(part=own).batch(BATCH)),),
+        "all the data": lambda: (_slices().batch(BATCH),),
+        "from_generator, seeded": lambda: (_from_generator(lambda: np.random.default_rng(3)).batch(BATCH),),
+        "noisy labels": lambda: (_slices().batch(BATCH).map(_noisy_labels),),
+    }
+
+
+def _distributed(dataset: tf.data.Dataset) -> Any:
+    return tf.distribute.get_strategy().experimental_distribute_dataset(dataset)
+
+
+ALL = ["fit", "evaluate", "predict"]
+CALLS = {"arrays": ALL, "more rows on one": ALL, "from_generator": ALL, "from_generator, seeded": ALL}
+
+
+def data_of_calls() -> dict[str, str]:
+    """What each call says, by the data that it is given."""
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    found = {}
+    for name, given in _kinds_of_data().items():
+        for call in CALLS.get(name, ["fit"]):
+            with dp.scope():
+                model = dp.prepare(keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
+                model.compile(keras.optimizers.SGD(0.01), "mse")
+                data = given()
+            size = {"batch_size": BATCH} if isinstance(data[0], np.ndarray) else {}
+            found[f"{name}, {call}"] = _call(model, call, data[:1] if call == "predict" else data, **size)
+    with dp.scope():
+        model = dp.prepare(keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+    validation = _from_generator(np.random.default_rng).batch(BATCH)
+    found["validation"] = _call(model, "fit", (X, Y), validation_data=validation)
+    return found
+
+
+def _call(model: keras.Model, name: str, data: tuple[Any, ...], **arguments: Any) -> str:
+    before = model.get_weights()
+    warned = _Warnings()
+    logging.getLogger("tfscale.data.labels_read").addHandler(warned)
+    # So does plain Keras, where a data set does not say how many batches it has.
+    warnings.filterwarnings("ignore", "Your input ran out of data")
+    try:
+        getattr(model, name)(*data, verbose=0, **arguments)
+    except tfscale.DataError as error:
+        is_untouched = all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
+        return f"{error} {'untouched' if is_untouched else 'trained'}"
+    finally:
+        logging.getLogger("tfscale.data.labels_read").removeHandler(warned)
+    return f"done, {len(warned.said)} warning(s)"
+
+
+class _Warnings(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
 
 
 class _Epochs(keras.callbacks.Callback):

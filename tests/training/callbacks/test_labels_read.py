@@ -1,10 +1,11 @@
-"""Workers that read other batches from Python are told, and those that only augment are not."""
+"""Workers that read other batches are told, whatever makes them, and those that only augment are not."""
 
 import pytest
 
 from tests.processes import run_workers
+from tests.training.callbacks.cases_labels_read import ALL, CALLS
 
-SAID = "All workers must read the same batches from a generator"
+SAID = "All workers must read the same data"
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +36,16 @@ def test_other_batches_of_a_loop_end_all_workers(by_rank, name, calls, state):
         assert said.endswith(state)
 
 
-def test_a_data_set_in_another_order_ends_all_workers(by_rank):
+@pytest.mark.parametrize(
+    ("name", "state"), [("own entropy", "untouched"), ("own entropy, after two epochs", "trained")]
+)
+def test_a_data_set_in_another_order_ends_all_workers(by_rank, name, state):
     for found in by_rank:
-        said = found["PyDataset, own entropy"]
-        assert "Received: other labels in the first batch of a _Batches on worker 1 than on worker 0" in said
-        assert said.endswith("untouched")
-
-
-def test_a_data_set_that_takes_another_order_ends_all_workers(by_rank):
-    for found in by_rank:
-        said = found["PyDataset, own entropy, after two epochs"]
-        # Keras says that an epoch has ended once more, before the first.
-        assert "other labels in the first batch of epoch 2 of a _Batches on worker 1 than on worker 0" in said
-        assert said.endswith("trained")
+        said = found[f"PyDataset, {name}"]
+        assert said.startswith(SAID)
+        assert "on worker 1 than on worker 0" in said
+        assert "(Batches)" in said
+        assert said.endswith(state)
 
 
 LOOPED = ["seeded", "seeded by tfscale", "augmented by own entropy", "labels of a prediction"]
@@ -61,3 +59,43 @@ SAME = ["seeded", "seeded by tfscale", "augmented by own entropy", "augmented, c
 )
 def test_the_same_batches_train(by_rank, name):
     assert [found[name] for found in by_rank] == ["3 epochs"] * 3
+
+
+@pytest.fixture(scope="module")
+def calls_by_rank():
+    return run_workers("tests.training.callbacks.cases_labels_read:data_of_calls", 3)
+
+
+LABELS = "other labels on worker 1 than on worker 0 in the first"
+OTHER = dict.fromkeys(["arrays", "slices", "shard", "sample_from_datasets", "from_generator", "distributed"], LABELS)
+OTHER["more rows on one"] = "18 example(s) on worker 1, 12 example(s) on worker 0,"
+OTHER_CALLS = [(name, call) for name in OTHER for call in CALLS.get(name, ["fit"])]
+
+
+@pytest.mark.parametrize(("name", "call"), OTHER_CALLS)
+def test_other_data_are_refused_before_anything_is_updated(calls_by_rank, name, call):
+    for found in calls_by_rank:
+        said = found[f"{name}, {call}"]
+        if call == "predict" and OTHER[name] == LABELS:
+            assert said == "done, 1 warning(s)"
+        else:
+            assert said.startswith(SAID)
+            assert f"Received: {OTHER[name]} " in said
+            assert f"of what `{call}` reads" in said
+            assert said.endswith("untouched")
+
+
+def test_nothing_is_said_of_the_same_data(calls_by_rank):
+    for found in calls_by_rank:
+        for each in ("all the data, fit", *(f"from_generator, seeded, {call}" for call in ALL)):
+            assert found[each] == "done, 0 warning(s)"
+
+
+def test_labels_that_are_drawn_are_warned_of(calls_by_rank):
+    assert {found["noisy labels, fit"] for found in calls_by_rank} == {"done, 1 warning(s)"}
+
+
+def test_other_data_of_validation_end_all_workers(calls_by_rank):
+    for found in calls_by_rank:
+        assert found["validation"].startswith(SAID)
+        assert found["validation"].endswith("trained")

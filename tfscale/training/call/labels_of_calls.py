@@ -11,9 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.data.labels import SumsOfLabels, are_same_labels, seed_alike
+from tfscale.data.labels import SumsOfLabels, seed_alike, worker_with_other_labels
 from tfscale.errors import DataError
-from tfscale.replicas.agreement import gather_from_workers
 from tfscale.replicas.replica_batch import local_replicas
 
 
@@ -49,11 +48,10 @@ class LabelsOfCalls:
             self._sums.add(labels)
         if self._calls & (self._calls - 1):
             return
-        chief, *others = gather_from_workers(self._strategy, tf.constant(self._sums.numbers))
-        for rank, found in enumerate(others, 1):
-            if not are_same_labels(chief, found):
-                raise DataError(
-                    f"All workers must give `{self._name}` the same batches: each takes its own rows of every batch.\n"
-                    f"Received: other labels on worker {rank} than on worker 0 in the first {self._calls} call(s). "
-                    f"{seed_alike('the loop')}."
-                )
+        other = worker_with_other_labels(self._strategy, self._sums.numbers)
+        if other is not None:
+            raise DataError(
+                f"All workers must give `{self._name}` the same batches: each takes its own rows of every batch.\n"
+                f"Received: other labels on worker {other} than on worker 0 in the first {self._calls} call(s). "
+                f"{seed_alike('the loop')}."
+            )

@@ -21,7 +21,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.data.dataset import find_global_dataset
-from tfscale.data.labels import refuse_other_labels
 from tfscale.errors import DataError
 from tfscale.framework.datasets import has_unseeded_shuffle, shares_order_per_pass, shuffle_seeds
 from tfscale.replicas.agreement import gather_from_workers, worker_unlike_chief
@@ -49,16 +48,13 @@ def order_alike(name: str, given: CallArguments, strategy: tf.distribute.Strateg
         model: Whose call it is.
 
     Raises:
-        DataError: On every worker, when data are shuffled by other seeds on one, or the first batch of a `PyDataset`
-            has other labels.
+        DataError: On every worker, when data are shuffled by other seeds on one.
     """
     replicas, x = local_replicas(strategy), given.get("x")
     if name == "fit":
         _warn_of_one_order_for_two(given)
     if replicas.here < replicas.total:
         _refuse_other_seeds([x, given.get("validation_data")], strategy)
-        if name == "fit" and isinstance(x, keras.utils.PyDataset):
-            refuse_other_labels(x, strategy)
     if name != "fit" or replicas.here == replicas.total or not given.get("shuffle", True):
         return
     if isinstance(x, keras.utils.PyDataset):

@@ -6,11 +6,13 @@ training data checked that they come in global batches, and recognises what `Dat
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tensorflow as tf
 
 from tfscale.data.dataset import GlobalDataset, OwnBatches, find_global_dataset
+from tfscale.data.labels_read import READING
 from tfscale.errors import DataError
 from tfscale.exact.plain_step import has_own_logs
 from tfscale.framework.datasets import batch_sizes, has_unseeded_shuffle, one_replica_spec
@@ -45,7 +47,9 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         _refuse_own_orders(dataset, strategy)
         sizes = batch_sizes(dataset) if model is not None and has_own_logs(model) else None
         checked = checked_batches(dataset, expected, sizes)
-        return GlobalBatches(checked, strategy, for_loop=model is None, logical=logical, sizes=sizes)
+        batches = functools.partial(GlobalBatches, checked, strategy, logical=logical, sizes=sizes)
+        reading = READING.of(strategy)
+        return batches(for_loop=model is None) if reading is None else batches(noting=reading.add(checked).noting)
 
     strategy.experimental_distribute_dataset = distribute
 

@@ -1,0 +1,251 @@
+"""Have all workers read the same batches in a call of `fit`, `evaluate` or `predict`, whatever makes them?
+
+Each worker reads all of the data, and takes its rows of every batch. Where one reads others (its own share of them, an
+order by the clock, a generator without a seed), examples are repeated and lost. The labels tell, which augmentation of
+inputs leaves alone: each worker notes sums of its own on the way to the step, and all compare them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfscale.data.labels import SumsOfLabels, labels_of, seed_alike, worker_with_other_labels
+from tfscale.errors import DataError
+from tfscale.framework.datasets import draws_values
+from tfscale.replicas.agreement import gather_from_workers, gather_number
+from tfscale.replicas.owners import Fact, ReplicaGroup
+from tfscale.replicas.replica_batch import local_replicas
+
+_log = logging.getLogger(__name__)
+
+# Passes that are begun ahead on one worker, while another has not ended the one before.
+_KEPT_PASSES = 4
+# Of later batches one in so many is noted, so that a step rarely waits for Python.
+_EVERY = 16
+_NUM_SUMS = len(SumsOfLabels().numbers)
+
+
+class _Noted(NamedTuple):
+    """Until some batch of a pass."""
+
+    batches: int
+    """That were read."""
+    sums: np.ndarray
+    """Of those that were noted."""
+
+
+class _Pass:
+    def __init__(self) -> None:
+        self._sums = SumsOfLabels()
+        self.count = 0
+        self._noted: dict[int, _Noted] = {}
+
+    def note(self, index: int, labels: Any) -> None:
+        self._sums.add(labels)
+        self.count += 1
+        self._noted[self.count] = _Noted(index + 1, self._sums.numbers.copy())
+
+    def until(self, count: int) -> _Noted:
+        """What was noted of so many; all before are not asked for any more."""
+        found = self._noted[count]
+        self._noted = {place: each for place, each in self._noted.items() if place >= count}
+        return found
+
+
+class LabelsRead:
+    """The labels that passes over one data set have had in this process.
+
+    Args:
+        dataset: Of global batches, as every worker reads all of them.
+    """
+
+    def __init__(self, dataset: tf.data.Dataset):
+        self.may_be_augmented = draws_values(dataset)
+        # A thread of TensorFlow's notes.
+        self._lock = threading.Lock()
+        self._passes: list[_Pass | None] = []
+
+    def noting(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """`dataset`, whose passes are noted.
+
+        Of each the first batches, those at powers of two, and every sixteenth.
+        """
+
+        @tf.autograph.experimental.do_not_convert
+        def note(state: tuple[tf.Tensor, tf.Tensor], batch: Any) -> Any:
+            number, index = state
+            is_power = tf.equal(tf.bitwise.bitwise_and(index, index - 1), 0)
+            leaves = tf.nest.flatten(labels_of(batch), expand_composites=True)
+            labels = [leaf for leaf in leaves if leaf.dtype not in (tf.variant, tf.resource)]
+
+            def noted() -> tf.Tensor:
+                given = tf.numpy_function(self._note, [number, index, *labels], tf.int64)
+                return tf.ensure_shape(given, ())
+
+            number = tf.cond(is_power | tf.equal(index % _EVERY, 0), noted, lambda: number)
+            with tf.control_dependencies([number]):
+                return (number, index + 1), tf.nest.map_structure(tf.identity, batch, expand_composites=True)
+
+        return dataset.scan((tf.constant(-1, tf.int64), tf.constant(0, tf.int64)), note)
+
+    def _note(self, number: np.int64, index: np.int64, *labels: Any) -> np.int64:
+        with self._lock:
+            if number < 0:
+                number = np.int64(len(self._passes))
+                self._passes.append(_Pass())
+                self._passes[:-_KEPT_PASSES] = [None] * max(len(self._passes) - _KEPT_PASSES, 0)
+            read = self._passes[number]
+            if read is not None:
+                read.note(int(index), labels)
+        return number
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """How many passes have begun, and how many batches of the last one were noted."""
+        with self._lock:
+            newest = self._passes[-1] if self._passes else None
+            return len(self._passes), 0 if newest is None else newest.count
+
+    def until(self, position: tuple[int, int]) -> _Noted | None:
+        """What was noted until then; None where that is no longer known."""
+        num_passes, count = position
+        with self._lock:
+            read = self._passes[num_passes - 1] if num_passes else None
+            return None if read is None else read.until(count)
+
+
+class Reading:
+    """The data that one call reads, as far as it reads whole batches; all workers make the same calls of it.
+
+    Args:
+        strategy: Of the job.
+        name: Of the call.
+        data: As they were given to it; None where it finds its own.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, name: str, data: Any):
+        self._strategy, self._name = strategy, name
+        self._what = "" if data is None else f" ({type(data).__name__.strip('_')})"
+        self._read: list[LabelsRead] = []
+        self._num_compared = 0
+        self._has_warned = False
+
+    def add(self, dataset: tf.data.Dataset) -> LabelsRead:
+        """Has another data set compared, whose passes are to be noted by what is returned; every worker calls it.
+
+        Raises:
+            DataError: On every worker, when one has another number of batches. The steps would not fit together.
+        """
+        self.compare_sizes(int(dataset.cardinality()), "batch(es)")
+        self._read.append(LabelsRead(dataset))
+        return self._read[-1]
+
+    def compare_sizes(self, size: int, unit: str) -> None:
+        """Compares how much all workers are to read; every worker calls it.
+
+        Args:
+            size: Of this worker's data; negative where it is not known.
+            unit: Of the size, in words.
+
+        Raises:
+            DataError: On every worker, when one has more or less: the steps would not fit together.
+        """
+        sizes = [
+            f"{each} {unit}" if each >= 0 else f"no known number of {unit}"
+            for each in gather_number(self._strategy, size)
+        ]
+        other = next((rank for rank, each in enumerate(sizes) if each != sizes[0]), None)
+        if other is not None:
+            raise DataError(self._said(f"{sizes[other]} on worker {other}, {sizes[0]} on worker 0,"))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether data were distributed since it was last compared."""
+        return len(self._read) > self._num_compared
+
+    def compare(self) -> None:
+        """Compares what all workers have read by now.
+
+        Raises:
+            DataError: On every worker, when one has read others. Of other labels only a warning where functions of the
+                data draw, which may have made them of the same examples, and of `predict`, which may be given noise.
+        """
+        self._num_compared = len(self._read)
+        for read in self._read:
+            found = self._difference(read)
+            if found is None:
+                continue
+            if not read.may_be_augmented and self._name != "predict":
+                raise DataError(self._said(found))
+            if not self._has_warned:
+                self._has_warned = True
+                _log.warning("%s Nothing is wrong if only augmentation differs.", self._said(found))
+
+    def _difference(self, read: LabelsRead) -> str | None:
+        # Some have read further ahead.
+        everyone = gather_from_workers(self._strategy, tf.constant(read.position, tf.int64))
+        least = min((int(num_passes), int(count)) for num_passes, count in everyone)
+        noted = read.until(least)
+        sums = np.full(_NUM_SUMS, np.nan) if noted is None else noted.sums
+        other = worker_with_other_labels(self._strategy, sums)
+        if other is None:
+            return None
+        batches = "" if noted is None else f" in the first {noted.batches} batch(es)"
+        return f"other labels on worker {other} than on worker 0{batches}"
+
+    def _said(self, found: str) -> str:
+        return (
+            "All workers must read the same data: each takes its own rows of every batch.\n"
+            f"Received: {found} of what `{self._name}` reads{self._what}. Give all of the data to every worker, with "
+            f"no `shard` and no slice by the rank. {seed_alike('the order')}, or give the examples to "
+            "`dp.dataset(..., shuffle=True)`."
+        )
+
+
+READING = Fact[Reading](ReplicaGroup, "reading", lambda _: "a call reads data")
+
+
+@contextlib.contextmanager
+def reading_alike(strategy: tf.distribute.Strategy, name: str, data: Any, *, goes_on: bool) -> Iterator[None]:
+    """Has the data compared that a call distributes, where there are several workers.
+
+    Args:
+        strategy: Of the job.
+        name: Of the call.
+        data: As they were given to it; None where it finds its own.
+        goes_on: Whether it is part of the call around it, if there is one, and keeps its data for the next such call.
+
+    Raises:
+        DataError: As `Reading.compare`.
+    """
+    replicas, around = local_replicas(strategy), READING.of(strategy)
+    if replicas.here == replicas.total:
+        yield
+        return
+    reading = around if goes_on and around is not None else Reading(strategy, name, data)
+    reading.compare_sizes(_num_rows(data), "example(s)")
+    READING.set(strategy, reading)
+    try:
+        yield
+        if name != "fit" and reading is not around:
+            reading.compare()
+    finally:
+        if around is None:
+            READING.forget(strategy)
+        else:
+            READING.set(strategy, around)
+
+
+def _num_rows(data: Any) -> int:
+    """Of arrays, of which Keras makes a data set that does not know how many it has; -1 of anything else."""
+    first = next(iter(keras.tree.flatten(data)), None)
+    shape: Any = getattr(first, "shape", ())
+    return int(shape[0]) if len(shape) else -1
