@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.data.example_rows import EPOCHS, NUM_EXAMPLES
+from tests.data.example_rows import EPOCHS, GLOBAL_BATCH, NUM_EXAMPLES
 from tests.processes import run_workers
 
 CASES = "tests.data.cases_workers"
@@ -78,10 +78,12 @@ def test_arrays_that_keras_shuffles_without_a_seed(shuffled_by_keras, seed, shuf
         assert found["seed"] == {None: 87654321, 3: 3, "rank": rank}[seed]
 
 
-@pytest.mark.parametrize(("seed", "count"), [(1, 0), ("rank", 1)])
-def test_batches_that_keras_shuffles_by_python_s_random_numbers(shuffled_by_keras, seed, count):
-    for found in shuffled_by_keras:
-        assert len(found[seed]) == count
+@pytest.mark.parametrize("seed", [1, "rank"])
+def test_batches_that_keras_shuffles_by_python_s_random_numbers(shuffled_by_keras, seed):
+    steps = [own + other for own, other in zip(*(found[seed] for found in shuffled_by_keras), strict=True)]
+    for epoch in (steps[:3], steps[3:]):
+        assert sorted(itertools.chain(*epoch)) == list(range(3 * GLOBAL_BATCH))
+    assert steps != sorted(steps)
 
 
 def test_measured_loads(together):

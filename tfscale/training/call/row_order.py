@@ -37,9 +37,8 @@ def order_alike(name: str, given: CallArguments, strategy: tf.distribute.Strateg
 
     Without a global seed of TensorFlow's, or with another one on each worker, arrays come in the order of a seed of the
     chief's, another one in every epoch. A global seed that all have decides as Keras has it: every epoch has the same
-    order. To set one here would have all else repeat itself too, such as what a `map` draws. A `PyDataset` that each
-    worker would read in another order is warned of; so are arrays of which no data set is made, where they are
-    distributed.
+    order. To set one here would have all else repeat itself too, such as what a `map` draws. A `PyDataset` is shuffled
+    as the chief's Python would. Arrays of which no data set is made are refused where they are distributed.
 
     Args:
         name: Of the call.
@@ -58,7 +57,7 @@ def order_alike(name: str, given: CallArguments, strategy: tf.distribute.Strateg
     if name != "fit" or replicas.here == replicas.total or not given.get("shuffle", True):
         return
     if isinstance(x, keras.utils.PyDataset):
-        _warn_of_other_orders(strategy)
+        _draw_as_chief(strategy)
     elif are_arrays(x):
         seed = _agree_on_seed(strategy)
         # A `fit` of a class may work on arrays before it hands them on.
@@ -186,13 +185,9 @@ def _with_tuples(data: Any) -> Any:
     return tuple(map(_with_tuples, data)) if isinstance(data, list | tuple) else data
 
 
-def _warn_of_other_orders(strategy: tf.distribute.Strategy) -> None:
-    """Keras mixes the batches of a `PyDataset` by Python's generator, in whichever state that is."""
-    own = zlib.crc32(repr(random.getstate()).encode())
-    if len({*gather_from_workers(strategy, tf.constant(own, tf.int64))}) > 1:
-        warnings.warn(
-            "The batches of a PyDataset are shuffled by Python's random numbers, which are not the same on all "
-            "workers: each trains on its rows of other batches, so that examples are repeated and lost. Give "
-            "`DataParallel(seed=)`, say shuffle=False, or give the data to `dp.dataset(..., shuffle=True)`.",
-            stacklevel=2,
-        )
+def _draw_as_chief(strategy: tf.distribute.Strategy) -> None:
+    """Has Python's generator, by which Keras mixes the batches of a `PyDataset`, go on as the chief's."""
+    version, state, _ = random.getstate()
+    chief, *_ = gather_from_workers(strategy, tf.constant(state, tf.int64))
+    if (chief := tuple(map(int, chief))) != state:
+        random.setstate((version, chief, None))
