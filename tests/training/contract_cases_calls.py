@@ -104,6 +104,17 @@ def _prepare_twice(dp: Any) -> Outcome:
     return {**state_of(model), "evaluate": flat_arrays(model.evaluate(X, LABELS, verbose=0))}
 
 
+def _predict_unbuilt(dp: Any) -> Outcome:
+    """Its weights are made by the first batch that it predicts."""
+    with dp.scope():
+        model = keras.Sequential([keras.layers.Embedding(7, 4), keras.layers.Flatten(), keras.layers.Dense(2)])
+        model.compile(sgd(), "mse")
+    tokens = (np.abs(X[:50, :3]) * 10).astype("int32") % 7
+    before = model.predict(tokens, batch_size=24, verbose=0)
+    dp.prepare(model).fit(tokens, X[:50, :2], batch_size=24, verbose=0, shuffle=False)
+    return {**state_of(model), "predict": flat_arrays([before, model.predict(tokens, batch_size=24, verbose=0)])}
+
+
 def _prepare_frozen(dp: Any) -> Outcome:
     """Without another `compile`, Keras goes on with the step that it has traced."""
     model = _compiled(dp)
@@ -150,6 +161,7 @@ CASES: dict[str, Case] = {
     "train, test and predict on batch": Case(_on_batches),
     "train_on_batch with weights": Case(_on_weighted_batches),
     "evaluate and predict, any batch": Case(_evaluate_and_predict),
+    "predict before anything is built": Case(_predict_unbuilt),
     "fit twice, initial_epoch": Case(_fit_twice),
     "compile again between fits": Case(_compile_again),
     "prepare is idempotent": Case(_prepare_twice),

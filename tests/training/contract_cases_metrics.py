@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from tests.training.contract import Case, fitting
+from tests.training.contract import Case, Outcome, arrays_by_name, fitting, flat_arrays
 from tests.training.models import (
     FEWER_THAN_REPLICAS,
     LABELS,
@@ -118,6 +118,25 @@ class CountsFromOne(keras.metrics.Metric):
         return keras.ops.cast(self.count[0], "float32")
 
 
+def _shared_metrics(dp: Any) -> Outcome:
+    """As where a default argument of the function that compiles makes them.
+
+    Keras cannot reset what is not in a model's metrics yet: each model's first epoch goes on counting.
+    """
+    with dp.scope():
+        metrics = [keras.metrics.SparseCategoricalAccuracy(name="accuracy"), CountsFromOne()]
+    outcome: Outcome = {"history": [], "evaluate": []}
+    for rows in (250, 50, 29):
+        with dp.scope():
+            model = dp.prepare(mlp())
+            model.compile(sgd(), cross_entropy(), metrics=metrics)
+        if rows != 50:
+            history = model.fit(X[:rows], LABELS[:rows], batch_size=24, epochs=2, verbose=0, shuffle=False)
+            outcome["history"] += arrays_by_name(history.history)
+        outcome["evaluate"] += flat_arrays(model.evaluate(X[:rows], LABELS[:rows], batch_size=24, verbose=0))
+    return outcome
+
+
 _M = keras.metrics
 
 CASES: dict[str, Case] = {
@@ -144,6 +163,7 @@ CASES: dict[str, Case] = {
         _binary_data(60),
         evaluated=True,
     ),
+    "metrics that several models share": Case(_shared_metrics),
     "metrics MeanIoU and accuracy": measuring(
         lambda: _M.MeanIoU(num_classes=2, sparse_y_pred=False),
         _M.SparseCategoricalAccuracy,

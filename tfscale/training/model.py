@@ -58,7 +58,7 @@ from tfscale.training.model_steps import ModelSteps
 from tfscale.training.step import step
 from tfscale.training.step.batch_checks import forget_expected_batch
 from tfscale.training.step.call_arguments import CallArguments
-from tfscale.training.step.distribution import dataset_spec
+from tfscale.training.step.distribution import LAST_SPEC, dataset_spec
 from tfscale.training.step.logical_replicas import LogicalRun, check_beside
 from tfscale.training.step.micro_batch import MicroBatch
 from tfscale.training.step.options import Options
@@ -220,7 +220,8 @@ class ModelMethods:
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_predict_function`."""
         if self._model.predict_function is None or force:
-            look = self._steps.adapt("predict_step", self._data_spec)
+            # Keras builds nothing before it predicts: the first batch does, in the step.
+            look = self._steps.adapt("predict_step", LAST_SPEC.of(self._model))
             division = self._logical.divide(self._model) if self._options.deterministic else None
 
             def of_kind(look: Look | None) -> Callable[[Any], Any]:

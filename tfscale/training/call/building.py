@@ -44,7 +44,8 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
     Returns:
         Whether it could be done from shapes.
     """
-    if spec is None:
+    predicts = name == "predict_step"
+    if spec is None or (predicts and all(each.built for each in flat_layers(model))):
         return True
 
     def from_shapes() -> None:
@@ -55,7 +56,8 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
         rehearse(strategy, _step_of(model, name, terms), spec)
 
     ways = [from_shapes, as_first_step]
-    if runs_as_it_stands(model, name):
+    # From shapes Keras makes metrics and optimizers as well, which a prediction does not.
+    if predicts or runs_as_it_stands(model, name):
         ways = [as_first_step]
     elif _is_made_in_first_step(model):
         # What runs eagerly is rehearsed with rows, where shapes do not do.

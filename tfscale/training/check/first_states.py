@@ -1,12 +1,14 @@
 """With what do metrics begin that Keras makes in the first step?
 
-There they still hold what they were created with, since Keras reset the metrics of the epoch before there were any.
-Here they are made before that, and get it back when the first step begins.
+There they still hold what they were created with, since Keras reset the metrics of the epoch before there were any; or,
+metrics that another model has counted with, what that one has left. Here they are met before that, and get it back when
+the first step begins.
 """
 
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import local_replicas
+
+# TensorFlow's variables of metrics, of which each replica has counted a part since a model first used them.
+_IN_USE = Fact[list["weakref.ref[Any]"]](ReplicaGroup, "metrics in use", len)
 
 
 class FirstStates:
@@ -36,10 +42,19 @@ class FirstStates:
         self._known = {id(variable) for variable in self._model.metrics_variables}
 
     def note(self) -> None:
-        """Is called when they were made, and nothing has reset them."""
+        """Is called when they were made, and nothing has reset them.
+
+        Of those with which another model has counted, each worker asks for what all have.
+        """
         made = [variable for variable in self._model.metrics_variables if id(variable) not in self._known]
+        in_use = _IN_USE.ensure(self._strategy, [])
+        used = {id(reference()) for reference in in_use}
+        in_use[:] = [reference for reference in in_use if reference() is not None]
         for variable in made:
-            value = np.asarray(self._copies(variable)[0])
+            is_used = id(variable.value) in used
+            value = np.asarray(self._counted(variable) if is_used else self._copies(variable)[0])
+            if not is_used:
+                in_use.append(weakref.ref(variable.value))
             if value.dtype.kind in "fiu" and np.any(value):
                 self._values.append((variable, value))
         self.put_back()
@@ -80,6 +95,10 @@ class FirstStates:
                 self.forget()
 
         return call
+
+    def _counted(self, variable: keras.Variable) -> Any:
+        with self._strategy.scope():
+            return tf.convert_to_tensor(variable.value)
 
     def _copies(self, variable: keras.Variable) -> tuple[Any, ...]:
         return tuple(self._strategy.experimental_local_results(variable.value))

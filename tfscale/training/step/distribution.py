@@ -16,9 +16,13 @@ from tfscale.data.labels_read import READING
 from tfscale.errors import DataError
 from tfscale.exact.plain_step import has_own_logs
 from tfscale.framework.datasets import batch_sizes, has_unseeded_shuffle, one_replica_spec
+from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, GlobalBatches, local_replicas
 from tfscale.training.step.batch_checks import EXPECTED, checked_batches
 from tfscale.training.step.unprepared import calling_model, is_prepared, prepare_other
+
+# Specs of a batch of what it was given last.
+LAST_SPEC = Fact[Any](PreparedModel, "specs of the last data")
 
 
 def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
@@ -32,6 +36,12 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
 
     def distribute(dataset: Any, options: Any = None) -> tf.distribute.DistributedDataset:
         del options
+        distributed = divided(dataset)
+        if (model := calling_model()) is not None:
+            LAST_SPEC.set(model, dataset_spec(distributed))
+        return distributed
+
+    def divided(dataset: Any) -> tf.distribute.DistributedDataset:
         if isinstance(dataset, tf.distribute.DistributedDataset):
             return dataset
         model = calling_model()
