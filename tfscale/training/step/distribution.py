@@ -59,7 +59,9 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         checked = checked_batches(dataset, expected, sizes)
         batches = functools.partial(GlobalBatches, checked, strategy, logical=logical, sizes=sizes)
         reading = READING.of(strategy)
-        return batches(for_loop=model is None) if reading is None else batches(noting=reading.add(checked).noting)
+        if model is None or reading is None:
+            return batches(for_loop=model is None)
+        return batches(noting=reading.add(checked).noting)
 
     strategy.experimental_distribute_dataset = distribute
 
