@@ -129,7 +129,9 @@ def _train_and_print():
 
 def test_what_a_call_of_fit_leaves_to_be_known_prints_and_goes_with_the_model():
     subjects, (of_model, of_optimizer, of_strategy) = _train_and_print()
-    assert of_model.startswith("PreparedModel of Functional 'small': batch_norm='local'")
+    assert of_model.startswith("PreparedModel of Functional 'small': ")
+    assert "batch_norm='local'" in of_model
+    assert "last data=2 parts" in of_model
     assert "trained=4 of 6 weights" in of_model
     assert of_optimizer == "GradientRoute of SGD 'sgd': noise_recorder=NoiseRecorder"
     assert "made=Made(" in of_strategy

@@ -34,7 +34,7 @@ def _train(fault: str, victim: int) -> None:
     dp = tfscale.DataParallel(global_batch=BATCH, seed=1)
     is_victim = dp.rank == victim
     units = 7 if is_victim and fault == "model" else 4
-    watches = [tfscale.callbacks.StallWatch(1, ends_after_s=2)] if fault == "hang" else []
+    watches = [tfscale.callbacks.StallWatch(1, ends_after_s=6)] if fault == "hang" else []
     with dp.scope():
         model = dp.prepare(
             keras.Sequential([keras.Input((5,)), keras.layers.Dense(units, activation="tanh"), keras.layers.Dense(1)])

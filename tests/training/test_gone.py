@@ -21,7 +21,6 @@ FAULTS = {
     "interrupt": (0, 2, r"failed with KeyboardInterrupt\. Heard of last in step 2 of epoch 14 of `fit`"),
     "stop_training": (1, 2, r"has ended its call after 54 batches, and others go on, in step 3 of epoch 14 of `fit`"),
     "epochs": (0, 2, r"has ended its call after 56 batches, and others go on, .* of epoch 1[45] of `fit`"),
-    "short": (1, 2, r"(is in step [34] of epoch 1 of `fit`, others are in step [34]|no longer does the same step)"),
     "model": (1, 2, r"has a tensor of the shape \[5,[47]\], where another worker has \[5,[47]\]"),
 }
 
@@ -38,9 +37,9 @@ def test_survivors_are_told_who_and_where(fault):
         found = re.search(r"after ([\d.]+) ours: All workers must take part in every step\. \| Received: (.*)", output)
         assert found is not None, output
         # Of two that do not do the same, either may be called the other one.
-        blamed = "[01]" if fault in ("short", "model") else victim
+        blamed = "[01]" if fault == "model" else victim
         assert re.match(rf"worker {blamed} \(127\.0\.0\.1:\d+\) {said}", found[2]), found[2]
-        if begin is not None and fault != "short":
+        if begin is not None:
             assert float(found[1]) - float(begin[1]) < WITHIN_S
         # One error, and the last that is shown.
         shown = output.partition("Traceback (most recent call last)")[2]
@@ -49,3 +48,9 @@ def test_survivors_are_told_who_and_where(fault):
         assert "During handling" not in output
         assert "\ntfscale.errors.ClusterError: All workers must take part in every step.\nReceived" in output
         assert "again: A job in which a worker has failed must be started again. | Received: " in output
+
+
+def test_a_worker_with_fewer_batches_ends_all_before_the_first_step():
+    for status, _, output in run_workers_to_the_end(TRAIN, 2, args=("short", 1), waits_for=[0, 1]):
+        assert status == 1
+        assert re.search(r"Received: \d+ batch\(es\) on worker 1, \d+ batch\(es\) on worker 0, of what `fit`", output)

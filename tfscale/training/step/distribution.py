@@ -22,7 +22,7 @@ from tfscale.training.step.batch_checks import EXPECTED, checked_batches
 from tfscale.training.step.unprepared import calling_model, is_prepared, prepare_other
 
 # Specs of a batch of what it was given last.
-LAST_SPEC = Fact[Any](PreparedModel, "specs of the last data")
+LAST_SPEC = Fact[Any](PreparedModel, "last data", lambda spec: f"{len(tf.nest.flatten(spec))} parts")
 
 
 def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
