@@ -81,7 +81,7 @@ def test_few_of_many_batches_wait_for_python():
     read = LabelsRead(NUMBERS)
     passes = read.noting(tf.data.Dataset.range(1000).batch(1))
     assert len(list(passes)) == 1000
-    # The first three, those at powers of two below 16, and every 16th of 1000.
+    # Those at 1, 2, 4 and 8, and every sixteenth from the first on.
     assert read.position == (1, 4 + 1000 // 16 + 1)
     assert read.until(read.position).batches == 993
 

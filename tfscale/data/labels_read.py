@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 _KEPT_PASSES = 4
 # Of later batches one in so many is noted, so that a step rarely waits for Python.
 _EVERY = 16
-_NUM_SUMS = len(SumsOfLabels().numbers)
 
 
 class _Noted(NamedTuple):
@@ -68,10 +67,15 @@ class LabelsRead:
     """
 
     def __init__(self, dataset: tf.data.Dataset):
-        self.may_be_augmented = draws_values(dataset)
+        self._dataset = dataset
         # A thread of TensorFlow's notes.
         self._lock = threading.Lock()
         self._passes: list[_Pass | None] = []
+
+    @property
+    def may_be_augmented(self) -> bool:
+        """Whether other labels may be of the same examples. It is asked where labels differ: all functions are read."""
+        return draws_values(self._dataset)
 
     def noting(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """`dataset`, whose passes are noted.
@@ -194,7 +198,7 @@ class Reading:
         everyone = gather_from_workers(self._strategy, tf.constant(read.position, tf.int64))
         least = min((int(num_passes), int(count)) for num_passes, count in everyone)
         noted = read.until(least)
-        sums = np.full(_NUM_SUMS, np.nan) if noted is None else noted.sums
+        sums = np.full_like(SumsOfLabels().numbers, np.nan) if noted is None else noted.sums
         other = worker_with_other_labels(self._strategy, sums)
         if other is None:
             return None

@@ -88,31 +88,36 @@ class Checked(keras.Sequential):
 
 
 def _fit(dp: tfscale.DataParallel, batches: Any, kind: type = keras.Sequential, **arguments: Any) -> str:
-    with dp.scope():
-        model = dp.prepare(kind([keras.Input((4,)), keras.layers.Dense(1)]))
-        model.compile(keras.optimizers.SGD(0.01), "mse")
+    model, seen = _model(dp, kind), _Epochs()
     before = model.get_weights()
-    seen = _Epochs()
     try:
         model.fit(batches, epochs=3, shuffle=False, verbose=0, callbacks=[seen], **arguments)
     except tfscale.DataError as error:
-        is_untouched = all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
-        return f"{error} {'untouched' if is_untouched else 'trained'}"
+        return _said(error, before, model)
     return f"{seen.count} epochs"
+
+
+def _model(dp: tfscale.DataParallel, kind: type = keras.Sequential) -> Any:
+    with dp.scope():
+        model = dp.prepare(kind([keras.Input((4,)), keras.layers.Dense(1)]))
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+    return model
+
+
+def _said(error: tfscale.DataError, before: list[np.ndarray], model: keras.Model) -> str:
+    is_untouched = all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
+    return f"{error} {'untouched' if is_untouched else 'trained'}"
 
 
 def _loop(dp: tfscale.DataParallel, batches: Iterator[Any]) -> str:
     """Three epochs by `train_on_batch`."""
-    with dp.scope():
-        model = dp.prepare(keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
-        model.compile(keras.optimizers.SGD(0.01), "mse")
+    model = _model(dp)
     before = model.get_weights()
     try:
         for _, (x, y) in zip(range(12), batches, strict=False):
             model.train_on_batch(x, y)
     except tfscale.DataError as error:
-        is_untouched = all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
-        return f"{error} {'untouched' if is_untouched else 'trained'}"
+        return _said(error, before, model)
     return "3 epochs"
 
 
@@ -168,16 +173,11 @@ def data_of_calls() -> dict[str, str]:
     for name, given in _kinds_of_data().items():
         for call in CALLS.get(name, ["fit"]):
             with dp.scope():
-                model = dp.prepare(keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
-                model.compile(keras.optimizers.SGD(0.01), "mse")
                 data = given()
             size = {"batch_size": BATCH} if isinstance(data[0], np.ndarray) else {}
-            found[f"{name}, {call}"] = _call(model, call, data[:1] if call == "predict" else data, **size)
-    with dp.scope():
-        model = dp.prepare(keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
-        model.compile(keras.optimizers.SGD(0.01), "mse")
+            found[f"{name}, {call}"] = _call(_model(dp), call, data[:1] if call == "predict" else data, **size)
     validation = _from_generator(np.random.default_rng).batch(BATCH)
-    found["validation"] = _call(model, "fit", (X, Y), validation_data=validation)
+    found["validation"] = _call(_model(dp), "fit", (X, Y), validation_data=validation)
     return found
 
 
@@ -190,8 +190,7 @@ def _call(model: keras.Model, name: str, data: tuple[Any, ...], **arguments: Any
     try:
         getattr(model, name)(*data, verbose=0, **arguments)
     except tfscale.DataError as error:
-        is_untouched = all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
-        return f"{error} {'untouched' if is_untouched else 'trained'}"
+        return _said(error, before, model)
     finally:
         logging.getLogger("tfscale.data.labels_read").removeHandler(warned)
     return f"done, {len(warned.said)} warning(s)"

@@ -48,8 +48,8 @@ class FirstStates:
         """
         made = [variable for variable in self._model.metrics_variables if id(variable) not in self._known]
         in_use = _IN_USE.ensure(self._strategy, [])
-        used = {id(reference()) for reference in in_use}
         in_use[:] = [reference for reference in in_use if reference() is not None]
+        used = {id(reference()) for reference in in_use}
         for variable in made:
             is_used = id(variable.value) in used
             value = np.asarray(self._counted(variable) if is_used else self._copies(variable)[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tfscale.data.dataset import GlobalDataset, OwnBatches, find_global_dataset
@@ -36,15 +37,15 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
 
     def distribute(dataset: Any, options: Any = None) -> tf.distribute.DistributedDataset:
         del options
-        distributed = divided(dataset)
-        if (model := calling_model()) is not None:
+        model = calling_model()
+        distributed = divided(dataset, model)
+        if model is not None:
             LAST_SPEC.set(model, dataset_spec(distributed))
         return distributed
 
-    def divided(dataset: Any) -> tf.distribute.DistributedDataset:
+    def divided(dataset: Any, model: keras.Model | None) -> tf.distribute.DistributedDataset:
         if isinstance(dataset, tf.distribute.DistributedDataset):
             return dataset
-        model = calling_model()
         if model is not None and not is_prepared(model):
             prepare_other(model, strategy)
         # Taken by whatever comes first, which is the training data; what is left would be for evaluation data.
