@@ -358,8 +358,9 @@ def test_fuzz(seed):
     ],
 )
 def test_somebody_else_at_a_peers_address(answer, said):
-    [own] = free_addresses(1)
     with _server(answer) as address:
+        # Once the server has its port: a port that is free before is one that the server may get.
+        [own] = free_addresses(1)
         worker = Worker([own, address], 0, timeout_s=1.0).join()
     assert f"Worker 1 ({address}) " in worker.error
     assert said in worker.error
@@ -367,8 +368,8 @@ def test_somebody_else_at_a_peers_address(answer, said):
 
 
 def test_stranger_that_is_silent_after_its_first_answer_is_still_a_stranger():
-    [own] = free_addresses(1)
     with _server(b"y" * 100_000, num_answers=1) as address:
+        [own] = free_addresses(1)
         worker = Worker([own, address], 0, timeout_s=1.0).join()
     assert "something else listens there" in worker.error
 
