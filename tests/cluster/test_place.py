@@ -14,6 +14,9 @@ FULL = Place(
     model=9,
     used_mib=1,
     free_mib=2,
+    data=1,
+    data_pass=2,
+    data_batches=10,
 )
 
 
@@ -31,7 +34,7 @@ def test_wrong_numbers(index, value):
         read_place(numbers)
 
 
-@pytest.mark.parametrize("numbers", [None, [], [0] * 10, [0] * 12, {}, "0" * 11, 3])
+@pytest.mark.parametrize("numbers", [None, [], to_wire(FULL)[1:], [0, *to_wire(FULL)], {}, "0" * len(to_wire(FULL)), 3])
 def test_wrong_kinds(numbers):
     with pytest.raises(ValueError, match="counts"):
         read_place(numbers)
@@ -39,7 +42,7 @@ def test_wrong_kinds(numbers):
 
 def test_unknown_call():
     with pytest.raises(ValueError, match="kinds"):
-        read_place([1, len(CALLS), *[0] * 9])
+        read_place([1, len(CALLS), *to_wire(FULL)[2:]])
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 import pytest
 
+from tfscale.cluster.passes import PassesRead
 from tfscale.cluster.place import Place
 from tfscale.cluster.verdict import (
     CALL,
+    DATA,
     ENDED,
     GONE,
     MODEL,
@@ -13,6 +15,7 @@ from tfscale.cluster.verdict import (
     Verdict,
     describe_verdict,
     judge_doors,
+    judge_passes,
     judge_places,
     judge_silence,
     judge_stuck,
@@ -58,6 +61,49 @@ def fit(**changed):
 def test_places(other, why):
     found = judge_places(0, OWN, TOTALS, {1: other})
     assert found == (None if why is None else Verdict(1, why, other, OWN))
+
+
+def _passes(batches, ends):
+    passes = PassesRead()
+    data = passes.add_data()
+    number = passes.begin(data)
+    for _ in range(batches):
+        passes.note(data, number)
+    if ends:
+        passes.end(data, number)
+    return passes
+
+
+@pytest.mark.parametrize(
+    ("batches", "ends", "theirs", "rank"),
+    [
+        # It may still come to the same end, or has.
+        (3, False, 3, None),
+        (2, False, 3, None),
+        (3, True, 3, None),
+        # This worker has more, and then the other one.
+        (4, False, 3, 1),
+        (4, True, 3, 1),
+        (3, True, 4, 0),
+        (0, True, 4, 0),
+    ],
+)
+def test_whose_data_end_earlier(batches, ends, theirs, rank):
+    other = fit(data=1, data_pass=1, data_batches=theirs)
+    found = judge_passes(0, OWN, _passes(batches, ends), {2: fit(), 1: other})
+    if rank is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.rank, found.why) == (rank, DATA)
+    assert f"after {min(batches, theirs)} batches, and others have more, in step 2 of epoch 3 of `fit`" in (
+        describe_verdict(found, "a:1")
+    )
+
+
+def test_another_pass_or_none_is_not_compared():
+    for other in (fit(), fit(data=1, data_pass=2, data_batches=1), fit(data=2, data_pass=1, data_batches=1)):
+        assert judge_passes(0, OWN, _passes(3, ends=True), {1: other}) is None
 
 
 def test_outside_of_a_call_nobody_is_judged():

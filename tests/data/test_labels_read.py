@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfscale.data.labels_read import LabelsRead
+from tfscale.cluster.passes import EndedPass, PassesRead
+from tfscale.data.labels_read import LabelsRead, Reading
 from tfscale.framework.datasets import draws_values
 
 NUMBERS = tf.data.Dataset.range(40)
@@ -93,3 +94,18 @@ def test_what_was_compared_and_passes_long_ago_are_forgotten():
         next(iter(noted))
     assert read.until((1, 1)) is None
     assert read.until((6, 1)).batches == 1
+
+
+def test_ends_are_noted_where_nothing_else_tells_how_much_there_is():
+    strategy, passes = tf.distribute.OneDeviceStrategy("CPU:0"), PassesRead()
+    numbers = tf.data.Dataset.range(6)
+    unknown = numbers.filter(lambda _: True)
+    reading = Reading(strategy, "fit", None)
+    for given, dataset in ((None, numbers), (np.zeros((6, 1)), unknown), ([np.zeros((6, 1))], unknown)):
+        with reading.of_data(given):
+            assert len(list(reading.add(dataset, passes)(dataset))) == 6
+    assert passes.last_ended == EndedPass()
+    with reading.of_data(unknown):
+        assert len(list(reading.add(unknown, passes)(unknown))) == 6
+    assert passes.last_ended == EndedPass(1, 1, 6)
+    reading.compare()

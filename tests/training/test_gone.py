@@ -21,6 +21,11 @@ FAULTS = {
     "interrupt": (0, 2, r"failed with KeyboardInterrupt\. Heard of last in step 2 of epoch 14 of `fit`"),
     "stop_training": (1, 2, r"has ended its call after 54 batches, and others go on, in step 3 of epoch 14 of `fit`"),
     "epochs": (0, 2, r"has ended its call after 56 batches, and others go on, .* of epoch 1[45] of `fit`"),
+    "short, of unknown length": (
+        1,
+        3,
+        r"has come to the end of its data after 3 batches, and others have more, .* of epoch 1 of `fit`",
+    ),
     "model": (1, 2, r"has a tensor of the shape \[5,[47]\], where another worker has \[5,[47]\]"),
 }
 

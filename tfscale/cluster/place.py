@@ -27,6 +27,9 @@ class Place:
         model: A digest of the shapes of the model's weights; 0 where it is not known.
         used_mib: Memory of the process.
         free_mib: Memory that its host has left; 0 where that is not known.
+        data: Data set of which it has read a pass to its end last, from 1; 0 where none has ended.
+        data_pass: Which pass over them, from 1.
+        data_batches: How many batches that had.
     """
 
     call: int = 0
@@ -40,6 +43,9 @@ class Place:
     model: int = 0
     used_mib: int = 0
     free_mib: int = 0
+    data: int = 0
+    data_pass: int = 0
+    data_batches: int = 0
 
 
 def to_wire(place: Place) -> list[int]:

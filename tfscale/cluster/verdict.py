@@ -1,12 +1,13 @@
 """The job cannot go on: because of which worker, and why?"""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tfscale.cluster.passes import EndedPass, PassesRead
 from tfscale.cluster.place import Place, describe_memory, describe_place, read_place, to_wire
 
-GONE, UNREACHABLE, SILENT, STALLED, STUCK, ENDED, STEPS, MODEL, CALL = WHYS = (
+GONE, UNREACHABLE, SILENT, STALLED, STUCK, ENDED, STEPS, MODEL, CALL, DATA = WHYS = (
     "gone",
     "unreachable",
     "silent",
@@ -16,6 +17,7 @@ GONE, UNREACHABLE, SILENT, STALLED, STUCK, ENDED, STEPS, MODEL, CALL = WHYS = (
     "steps",
     "model",
     "call",
+    "data",
 )
 
 _AGAIN = "Start all workers again; `Recovery`, which `dp.callbacks(directory)` has, goes on where the last save was."
@@ -97,6 +99,8 @@ has, goes on where the last save was.
         f"batches, others {other.ended_total}. {_SAME}",
         MODEL: f"trains another model: its weights have other shapes than those of the others. {_SAME}",
         CALL: f"is {describe_place(place)}, others are {describe_place(other)}. {_SAME}",
+        DATA: f"has come to the end of its data after {place.data_batches} batches, and others have more, "
+        f"{describe_place(other)}. {_SAME}",
     }[verdict.why]
     return " ".join(f"worker {verdict.rank} ({address}) {said}".split())
 
@@ -148,6 +152,30 @@ def _differs(own: Place, totals: Mapping[int, int], place: Place) -> str:
             return CALL
         return ENDED if not place.kind and own.total > place.total else ""
     return ENDED if place.call == own.call + 1 and own.total > place.last_total else ""
+
+
+def judge_passes(rank: int, own: Place, passes: PassesRead, beats: Mapping[int, Place]) -> Verdict | None:
+    """Whose data have ended earlier; None where nobody's have, as far as is known.
+
+    Args:
+        rank: Of this worker.
+        own: Where it is.
+        passes: Over data, of this worker.
+        beats: Where others are.
+    """
+    for other, place in beats.items():
+        theirs = EndedPass(place.data, place.data_pass, place.data_batches)
+        if passes.has_more_than(theirs):
+            return Verdict(other, DATA, place, own)
+        ours = passes.find_ended(theirs.data, theirs.number)
+        if ours is not None and ours.batches < theirs.batches:
+            return Verdict(rank, DATA, at_end_of(own, ours), place)
+    return None
+
+
+def at_end_of(place: Place, ended: EndedPass) -> Place:
+    """`place`, where that pass has ended last."""
+    return replace(place, data=ended.data, data_pass=ended.number, data_batches=ended.batches)
 
 
 def judge_stuck(own: Place, beats: Mapping[int, Place]) -> Verdict | None:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.cluster.passes import PassesRead
 from tfscale.data.labels import SumsOfLabels, labels_of, seed_alike, worker_with_other_labels
+from tfscale.data.pass_ends import PassEnds
 from tfscale.errors import DataError
 from tfscale.framework.datasets import draws_values
 from tfscale.replicas.agreement import gather_from_workers, gather_number
@@ -139,18 +141,48 @@ class Reading:
         self._strategy, self._name = strategy, name
         self._what = "" if data is None else f" ({type(data).__name__.strip('_')})"
         self._read: list[LabelsRead] = []
+        self._ends: list[PassEnds] = []
+        self._num_rows = -1
         self._num_compared = 0
         self._has_warned = False
 
-    def add(self, dataset: tf.data.Dataset) -> LabelsRead:
-        """Has another data set compared, whose passes are to be noted by what is returned; every worker calls it.
+    def add(self, dataset: tf.data.Dataset, passes: PassesRead) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
+        """Has another data set compared; every worker calls it.
+
+        Args:
+            dataset: Of global batches.
+            passes: Of this worker.
+
+        Returns:
+            What has its passes noted: it takes the data set, and returns what is to be read.
 
         Raises:
             DataError: On every worker, when one has another number of batches. The steps would not fit together.
         """
-        self.compare_sizes(int(dataset.cardinality()), "batch(es)")
-        self._read.append(LabelsRead(dataset))
-        return self._read[-1]
+        size = int(dataset.cardinality())
+        self.compare_sizes(size, "batch(es)")
+        read = LabelsRead(dataset)
+        self._read.append(read)
+        # Keras's own data sets of arrays do not know their length; of as many rows they make as many batches.
+        if size != tf.data.UNKNOWN_CARDINALITY or self._num_rows >= 0:
+            return read.noting
+        ends = PassEnds(passes)
+        self._ends.append(ends)
+        return lambda given: ends.noting(read.noting(given))
+
+    @contextlib.contextmanager
+    def of_data(self, data: Any) -> Iterator[None]:
+        """Compares how many rows all workers give to a call, which makes data sets of them in the meantime.
+
+        Raises:
+            DataError: As `compare_sizes`.
+        """
+        before, self._num_rows = self._num_rows, _num_rows(data)
+        try:
+            self.compare_sizes(self._num_rows, "example(s)")
+            yield
+        finally:
+            self._num_rows = before
 
     def compare_sizes(self, size: int, unit: str) -> None:
         """Compares how much all workers are to read; every worker calls it.
@@ -183,6 +215,10 @@ class Reading:
                 data draw, which may have made them of the same examples, and of `predict`, which may be given noise.
         """
         self._num_compared = len(self._read)
+        for ends in self._ends:
+            ended = min(gather_number(self._strategy, ends.num_ended))
+            if ended:
+                self.compare_sizes(ends.batches_of(ended), "batch(es)")
         for read in self._read:
             found = self._difference(read)
             if found is None:
@@ -235,10 +271,10 @@ def reading_alike(strategy: tf.distribute.Strategy, name: str, data: Any, *, goe
         yield
         return
     reading = around if goes_on and around is not None else Reading(strategy, name, data)
-    reading.compare_sizes(_num_rows(data), "example(s)")
     READING.set(strategy, reading)
     try:
-        yield
+        with reading.of_data(data):
+            yield
         if name != "fit" and reading is not around:
             reading.compare()
     finally:

@@ -19,9 +19,18 @@ import tensorflow as tf
 from tfscale.cluster.doors import knock
 from tfscale.cluster.heartbeats import Beat, Heartbeats
 from tfscale.cluster.memory import read_memory_mib
+from tfscale.cluster.passes import PassesRead
 from tfscale.cluster.place import CALLS, ON_BATCH, Place
 from tfscale.cluster.secret import read_secret
-from tfscale.cluster.verdict import Verdict, judge_doors, judge_places, judge_silence, judge_stuck
+from tfscale.cluster.verdict import (
+    Verdict,
+    at_end_of,
+    judge_doors,
+    judge_passes,
+    judge_places,
+    judge_silence,
+    judge_stuck,
+)
 from tfscale.framework.collectives import abort_collectives
 from tfscale.replicas.introduction import introduce, introduce_to_who_asks
 from tfscale.replicas.owners import Fact, ReplicaGroup
@@ -46,6 +55,7 @@ class PeerWatch:
         rank: Of this worker.
         workers: Addresses by rank.
         heartbeats: How it hears of the others.
+        passes: Over data, of this worker.
         abort: Makes the collectives of this process end with a message.
         clock: Seconds, from anywhere.
     """
@@ -55,6 +65,7 @@ class PeerWatch:
         rank: int,
         workers: list[str],
         heartbeats: Heartbeats,
+        passes: PassesRead | None = None,
         abort: Callable[[str], None] = abort_collectives,
         clock: Callable[[], float] = time.monotonic,
     ):
@@ -62,6 +73,7 @@ class PeerWatch:
         self.workers = workers
         self.verdict: Verdict | None = None
         self._heartbeats = heartbeats
+        self._passes = PassesRead() if passes is None else passes
         self._abort = abort
         self._clock = clock
         self._place = Place()
@@ -138,6 +150,7 @@ class PeerWatch:
         used_mib, free_mib = read_memory_mib()
         with self._lock:
             place = dataclasses.replace(self._place, used_mib=used_mib, free_mib=free_mib)
+            place = at_end_of(place, self._passes.last_ended)
             self._heartbeats.exchange(Beat(place=place, verdict=self.verdict))
             if self.verdict is None:
                 told = [beat.verdict for rank, beat in sorted(self._heartbeats.beats.items()) if rank != self.rank]
@@ -175,7 +188,8 @@ class PeerWatch:
             return None
         own, places = self._place, self._places()
         # Whose script has come to its end is gone too: why it did says more.
-        found = judge_places(self.rank, own, self._totals, places) or judge_doors(doors, places, own)
+        found = judge_passes(self.rank, own, self._passes, places)
+        found = found or judge_places(self.rank, own, self._totals, places) or judge_doors(doors, places, own)
         if found is None and waited_s > _HEARD_S:
             found = judge_silence(self._silent_s(), _LATE_S, places) or judge_stuck(own, places)
         return found
@@ -196,7 +210,7 @@ class PeerWatch:
             own, places = self._place, self._places()
             is_judged = bool(own.kind) or self._is_loop
             if self.verdict is None and is_judged:
-                found = self._judge_silence(places)
+                found = self._judge_silence(places) or judge_passes(self.rank, own, self._passes, places)
                 if found is None and self.rank == 0:
                     found = judge_places(self.rank, own, self._totals, places)
                 self.verdict = found
@@ -226,6 +240,12 @@ class PeerWatch:
 WATCH = Fact[PeerWatch](ReplicaGroup, "watch")
 # Where a script runs functions by itself, before any call.
 WATCH_OF_LOOP = Fact[PeerWatch](ReplicaGroup, "watch_of_loop")
+_PASSES = Fact[PassesRead](ReplicaGroup, "passes over data")
+
+
+def passes_read(strategy: tf.distribute.Strategy) -> PassesRead:
+    """The passes over data of this worker, also those from before anybody watched."""
+    return _PASSES.ensure(strategy, PassesRead())
 
 
 def find_watch(strategy: tf.distribute.Strategy) -> PeerWatch | None:
@@ -240,7 +260,7 @@ def start_watch(strategy: tf.distribute.Strategy) -> PeerWatch | None:
         workers, rank = worker_addresses(strategy), worker_rank(strategy)
         heartbeats = Heartbeats(rank, len(workers), read_secret(os.environ, workers))
         introduce(heartbeats, strategy, workers, rank)
-        WATCH.set(strategy, PeerWatch(rank, workers, heartbeats)).begin()
+        WATCH.set(strategy, PeerWatch(rank, workers, heartbeats, passes_read(strategy))).begin()
     return WATCH.of(strategy)
 
 
@@ -253,6 +273,6 @@ def watch_loop(strategy: tf.distribute.Strategy) -> None:
         if not introduce_to_who_asks(heartbeats, len(WATCH_OF_LOOP.everywhere()), workers, rank):
             heartbeats.close()
             return
-        watch = WATCH_OF_LOOP.set(strategy, PeerWatch(rank, workers, heartbeats))
+        watch = WATCH_OF_LOOP.set(strategy, PeerWatch(rank, workers, heartbeats, passes_read(strategy)))
         watch.begin()
     watch.begin_loop()

@@ -18,6 +18,7 @@ from tfscale.errors import DataError
 from tfscale.exact.plain_step import has_own_logs
 from tfscale.framework.datasets import batch_sizes, has_unseeded_shuffle, one_replica_spec
 from tfscale.replicas.owners import Fact, PreparedModel
+from tfscale.replicas.peers import passes_read
 from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, GlobalBatches, local_replicas
 from tfscale.training.step.batch_checks import EXPECTED, checked_batches
 from tfscale.training.step.unprepared import calling_model, is_prepared, prepare_other
@@ -62,7 +63,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         reading = READING.of(strategy)
         if model is None or reading is None:
             return batches(for_loop=model is None)
-        return batches(noting=reading.add(checked).noting)
+        return batches(noting=reading.add(checked, passes_read(strategy)))
 
     strategy.experimental_distribute_dataset = distribute
 
