@@ -8,11 +8,13 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.exact.terms import gradients_are_sums
+from tfscale.framework.autograph import left_alone
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_number
 from tfscale.replicas.replica_batch import ReplicaBatch, num_rows
 from tfscale.replicas.share import Share, current_share, in_share
 
 
+@left_alone
 def gather_rows(x: Any) -> Any:
     """The rows of the whole global batch, inside of a step on N replicas; `x` itself on one.
 

@@ -21,6 +21,7 @@ from tfscale.errors import ModelError
 from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.gather import gather_rows
 from tfscale.exact.terms import as_mean, is_gathered, meet_term, tells_whole_results
+from tfscale.framework.autograph import in_place_of
 from tfscale.framework.losses import arguments_of_function, metric_function
 from tfscale.framework.models import all_metrics
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_number
@@ -116,9 +117,9 @@ def meet_updates(metrics: Iterable[keras.metrics.Metric]) -> None:
     for metric in metrics:
         reference = weakref.ref(metric)
         if "update_state" not in vars(metric):
-            metric.update_state = functools.partial(_update, reference)
+            metric.update_state = in_place_of(type(metric).update_state)(functools.partial(_update, reference))
         if "result" not in vars(metric):
-            metric.result = functools.partial(_result, reference)
+            metric.result = in_place_of(type(metric).result)(functools.partial(_result, reference))
 
 
 def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: Any) -> Any:

@@ -125,6 +125,7 @@ def seeds_of_replicas(fn: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     general, graph = global_seed_generator(), tf.compat.v1.get_default_graph()
     seed = None if tf.executing_eagerly() else graph.seed
 
+    @tf.autograph.experimental.do_not_convert
     def on_replica(*args: Any, **kwargs: Any) -> Any:
         use_global_seed_generator(general)
         if seed is None or one_trace() is not None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.framework.autograph import left_alone
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.step_context import Slot
@@ -221,6 +222,7 @@ def as_mean(value: Any, share: Share) -> Any:
     return tf.math.divide_no_nan(value, tf.cast(share.weight, value.dtype))
 
 
+@left_alone
 def sum_over_examples(loss: Any) -> Any:
     """Says that a loss written by hand is a sum over the examples of the batch, and not a mean.
 

@@ -21,6 +21,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.exact.divided_calls import divides_calls, sum_over_parts
 from tfscale.exact.terms import is_recording, meet_term, note_sums, noted_sums, sums_where_read
+from tfscale.framework.autograph import in_place_of, left_alone
 from tfscale.framework.optimizers import (
     clips_gradients,
     gradient_accumulators,
@@ -70,6 +71,7 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
         write_locally(variable)
     apply = type(optimizer).apply.__get__(optimizer)
 
+    @in_place_of(apply)
     def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
         grads, trainable_variables = [_value(each) for each in grads], _as_list(trainable_variables)
         check_updated(optimizer, trainable_variables)
@@ -177,6 +179,7 @@ def _as_list(variables: Any) -> Any:
     return variables if variables is None else list(variables)
 
 
+@left_alone
 def sum_gradients(gradients: Any) -> Any:
     """The gradients of the whole global batch, inside of a step of one's own; equal on all replicas.
 

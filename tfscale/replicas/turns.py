@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.framework.autograph import in_place_of
 from tfscale.framework.graphs import keep_in_order
 
 
@@ -28,6 +29,7 @@ def around_turns(leave: Callable[[], Any], come_back: Callable[[Any], None]) -> 
         return
     own, outer = vars(context).get("merge_call"), context.merge_call
 
+    @in_place_of(outer)
     def merge_call(*args: Any, **kwargs: Any) -> Any:
         kept = leave()
         result = outer(*args, **kwargs)
@@ -59,6 +61,7 @@ def in_order_of_its_own(step: Callable[..., Any]) -> Callable[..., Any]:
         # TensorFlow traces the replicas of an eager loop together if it sees one.
         return step
 
+    @tf.autograph.experimental.do_not_convert
     def traced(*args: Any, **kwargs: Any) -> Any:
         if tf.executing_eagerly():
             return step(*args, **kwargs)

@@ -46,6 +46,7 @@ def prepare_function(strategy: tf.distribute.Strategy, function: Any, args: Any,
     meet_updates(made.metrics)
     total_of = functools.partial(_total_rows, strategy, (args, kwargs))
 
+    @tf.autograph.experimental.do_not_convert
     def on_replica(*own_args: Any, **own_kwargs: Any) -> Any:
         with in_loop(_rows(own_args, own_kwargs, total_of)), noting_sums():
             return function(*own_args, **own_kwargs)

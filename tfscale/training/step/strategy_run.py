@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfscale.cluster.place import ON_BATCH
 from tfscale.exact.randomness import seeds_of_replicas, separate_random_streams
+from tfscale.framework.autograph import converted_here, in_place_of
 from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.uncaught import begin_loop
 from tfscale.training.step.eager_loops import telling_of_updates
@@ -30,14 +31,15 @@ def run_loops(
             number of operations that the graph had before, of the rows of each replica of this process and of the
             results.
     """
-    run = strategy.run
-    means = MeansByRows(strategy, run, strategy.reduce)
+    run, reduce = strategy.run, strategy.reduce
+    means = MeansByRows(strategy, run, reduce)
     lifted: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def lift(fn: Any) -> Any:
         given = weakref.ref(fn)
         return tf.function(lambda *args: run_once(given(), *args), autograph=False, reduce_retracing=True)
 
+    @in_place_of(run)
     def run_once(fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
         if tf.executing_eagerly() and isinstance(fn, tf.types.experimental.PolymorphicFunction):
             # Replicas that are run take turns, and could not send anything from inside of it.
@@ -48,6 +50,8 @@ def run_loops(
         is_by_hand = calling_model(CALLS + ON_BATCH) is None
         if is_by_hand:
             begin_loop(strategy, fn)
+        fn = converted_here(fn)
+        if is_by_hand:
             fn = prepare_function(strategy, fn, args, kwargs or {})
         separate_random_streams(strategy)
         known = None if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
@@ -66,4 +70,4 @@ def run_loops(
         # Keras gave the whole batch to every replica, and all have computed the same.
         return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
-    strategy.run, strategy.reduce = run_once, means.reduce
+    strategy.run, strategy.reduce = run_once, in_place_of(reduce)(means.reduce)
