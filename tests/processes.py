@@ -11,7 +11,8 @@ streams, is shown in the `CaseError` of the test that ran it.
 The process is a fork of a server that has imported TensorFlow, Keras and tfscale and started nothing,
 which saves the five seconds that importing takes. It is a fresh one where that would not be the same:
 where the case asks for it, and where the environment differs from the server's in a variable that an
-import may read.
+import may read. A fork that is alone, no worker of several, ends once its result is written, its threads
+have ended and the functions of `atexit` were called: nothing is freed.
 """
 
 import atexit
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
+import tfscale
 from tests.repository import ROOT
 from tfscale import ClusterSpec
 from tfscale.launch.ports import free_addresses
@@ -58,6 +60,9 @@ SET_BY_IMPORTS = {
 # Of each job, one for the workers of even rank and one for those of odd rank: as in a real job, the order of a set,
 # of hashes and of addresses is not the same on two workers that are next to each other.
 _servers: dict[int, ForkServer] = {}
+
+# Of a case: whether its process ends without freeing all that was imported, which takes a quarter of a second.
+_ends_at_once = False
 
 
 class CaseError(Exception):
@@ -187,7 +192,26 @@ def server_pids() -> set[int]:
 
 def children() -> set[psutil.Process]:
     """All that this process has started, directly or not, but for the servers: what they started is here."""
-    return {child for child in psutil.Process().children(recursive=True) if child.pid not in server_pids()}
+    if not Path("/proc/self/task", str(os.getpid()), "children").exists():
+        return {child for child in psutil.Process().children(recursive=True) if child.pid not in server_pids()}
+    found, parents = set(), [os.getpid()]
+    while parents:
+        started = _children_of(parents.pop())
+        parents += started
+        for pid in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.add(psutil.Process(pid))
+    return {child for child in found if child.pid not in server_pids()}
+
+
+def _children_of(parent: int) -> list[int]:
+    """As Linux lists them: psutil reads all processes of the machine, for milliseconds around each test."""
+    found: list[int] = []
+    for started in Path("/proc", str(parent), "task").glob("*/children"):
+        # A process and a thread may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, started.read_text().split())
+    return found
 
 
 def _run(
@@ -288,6 +312,15 @@ def _may_be_forked(env: Mapping[str, str], index: int) -> bool:
     return wanted == imported_with
 
 
+# What is registered first is called last: after the threads have ended, and what TensorFlow and Keras have registered.
+@atexit.register
+def _end_at_once() -> None:
+    if _ends_at_once:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
 @atexit.register
 def _close_servers() -> None:
     while _servers:
@@ -307,8 +340,11 @@ def _import_ahead() -> None:
     """Imports what most cases need, and starts nothing of it: no tensor, no list of devices."""
     # As in a fresh process: an import that warns fails.
     warnings.simplefilter("error")
-    for module in ("tensorflow", "keras", "tfscale"):
+    for module in ("tensorflow", "keras"):
         importlib.import_module(module)
+    # What a public name stands for is imported when it is asked for: 340 modules, half a second to a second.
+    for name in tfscale.__all__:
+        getattr(tfscale, name)
 
 
 def _main(directory: Path) -> None:
@@ -328,8 +364,11 @@ def _main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
+    is_forked = len(sys.argv) == 1
+    if is_forked:
         _import_ahead()
         sys.argv.append(wait_for_call())
     # The directories of two workers differ; their cases have no arguments.
     _main(Path(sys.argv.pop()))
+    # A worker ends as in a job: others may still talk to it, which TensorFlow sees to at the end.
+    _ends_at_once = is_forked and "TF_CONFIG" not in os.environ

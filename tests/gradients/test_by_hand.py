@@ -36,11 +36,15 @@ def test_a_function_that_gets_the_rows_of_a_replica(way):
     assert run_case(f"{CASES}:own_function", args=(way, 3)) < 1e-6
 
 
+@pytest.fixture(scope="module")
+def on_one_device():
+    return run_case(f"{CASES}:own_function_on_one_device")
+
+
 @pytest.mark.parametrize("way", ["given", "traced", "eagerly"])
-def test_a_function_that_gets_the_rows_of_a_worker(way):
-    expected = run_case(f"{CASES}:own_function_on_one_device")
+def test_a_function_that_gets_the_rows_of_a_worker(on_one_device, way):
     for found in run_workers(f"{CASES}:own_function_on_workers", 2, args=(way,)):
-        for own, one in zip(found, expected, strict=True):
+        for own, one in zip(found, on_one_device, strict=True):
             np.testing.assert_allclose(own, one, atol=1e-6)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.processes import run_case
@@ -17,18 +17,21 @@ class Failure(str):
     """The traceback of a case that raised."""
 
 
-def run_together(calls: Sequence[Call], *, timeout_s: float = 600.0) -> dict[Call, Any]:
+def run_together(
+    calls: Sequence[Call], *, env: Mapping[str, str] | None = None, timeout_s: float = 600.0
+) -> dict[Call, Any]:
     """Runs cases one after the other in one process; all ask for the same number of replicas.
 
     Args:
         calls: Pairs of a function, "package.module:function", and its positional arguments.
+        env: Environment variables to add, as for `run_case`.
         timeout_s: The deadline for all of them.
 
     Returns:
         Each call's result, or a `Failure`.
     """
     calls = list(dict.fromkeys(calls))
-    results = run_case("tests.training.together:run", args=(calls,), timeout_s=timeout_s)
+    results = run_case("tests.training.together:run", args=(calls,), env=env, timeout_s=timeout_s)
     return dict(zip(calls, results, strict=True))
 
 

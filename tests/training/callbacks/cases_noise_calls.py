@@ -14,8 +14,6 @@ from tests.training.callbacks.cases_noise import OwnStep
 from tfscale.callbacks import NoiseScale
 from tfscale.training.call import steps_per_call
 
-STEPS = 900
-
 
 class Calls(keras.callbacks.Callback):
     """Notes the steps of each call, and keeps a clock on which the host's share of a step is large."""
@@ -35,12 +33,17 @@ class Calls(keras.callbacks.Callback):
         self.now_s += self.HOST_S + self.sizes[-1] * self.STEP_S
 
 
-def in_calls(num_replicas: int | None) -> dict[str, Any]:
-    """The measured steps and the sizes of the calls, where calls take one step, as many as is chosen, or 300."""
+def in_calls(num_replicas: int | None, steps: int) -> dict[str, Any]:
+    """The measured steps and the sizes of the calls, where calls take one step, as many as is chosen, or 300.
+
+    Args:
+        num_replicas: Of one process; None for a worker of several.
+        steps: Of each of two epochs.
+    """
     if num_replicas is not None:
         tfscale.simulate_replicas(num_replicas)
     random = np.random.default_rng(0)
-    x = random.normal(size=(8 * STEPS, 3)).astype("float32")
+    x = random.normal(size=(8 * steps, 3)).astype("float32")
     y = (x[:, 0] + random.normal(size=len(x))).astype("float32")
     ways: dict[str, Any] = {"one": (None, 1, 1), "chosen": ("always", 1, 1)}
     ways |= {"one of 3": (None, 1, 3), "chosen, one of 3": ("always", 1, 3), "given": (None, 300, 2)}
