@@ -33,7 +33,8 @@ class Made:
             _add(self._optimizers, optimizer)
         for metric in callers(keras.metrics.Metric)[:1]:
             _add(self._metrics, metric)
-            if variable is not None and tf.executing_eagerly():
+            is_counted = getattr(variable, "aggregation", None) == tf.VariableAggregation.SUM
+            if is_counted and tf.executing_eagerly():
                 self._begun = [each for each in self._begun if each[0]() is not None]
                 copy = tf.distribute.get_strategy().experimental_local_results(variable)[0]
                 self._begun.append((weakref.ref(variable), tf.identity(copy.read_value())))

@@ -13,7 +13,7 @@ from tests.training.models import sgd
 
 
 class _Keeps(keras.Model):
-    """A step of one's own that hands its rows and their labels to `keep`, and weighs its losses by what that returns."""
+    """Hands the rows and labels of a step to `keep`, and weighs its losses by what that returns."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,7 +14,8 @@ def told():
 @pytest.mark.parametrize("name", KEEPS)
 def test_a_step_that_keeps_something_beside_variables_is_refused(told, name):
     rule, received = told[name].split("\n")[:2]
-    assert rule.startswith("The first step of model") and "no variable" in rule
+    assert rule.startswith("The first step of model")
+    assert "no variable" in rule
     assert KEEPS[name][1] in received
 
 
