@@ -137,6 +137,22 @@ def _shared_metrics(dp: Any) -> Outcome:
     return outcome
 
 
+def _counted_before(dp: Any) -> Outcome:
+    """Metrics that a script has counted with by itself, before a model has them: its first epoch goes on counting."""
+    with dp.scope():
+        metrics = [keras.metrics.SparseCategoricalAccuracy(name="accuracy"), CountsFromOne()]
+        predictions = keras.ops.one_hot(1 - LABELS[:14], 2)
+        for metric in metrics:
+            metric.update_state(LABELS[:14], predictions)
+            metric.update_state(LABELS[:6], predictions[:6])
+        outcome: Outcome = {"before": flat_arrays([float(metric.result()) for metric in metrics])}
+        model = dp.prepare(mlp())
+        model.compile(sgd(), cross_entropy(), metrics=metrics)
+    history = model.fit(X[:50], LABELS[:50], batch_size=24, epochs=2, verbose=0, shuffle=False)
+    outcome["history"] = arrays_by_name(history.history)
+    return outcome
+
+
 _M = keras.metrics
 
 CASES: dict[str, Case] = {
@@ -164,6 +180,7 @@ CASES: dict[str, Case] = {
         evaluated=True,
     ),
     "metrics that several models share": Case(_shared_metrics),
+    "metrics counted by hand before a model has them": Case(_counted_before),
     "metrics MeanIoU and accuracy": measuring(
         lambda: _M.MeanIoU(num_classes=2, sparse_y_pred=False),
         _M.SparseCategoricalAccuracy,

@@ -23,6 +23,7 @@ class Made:
         self._metrics: list[weakref.ref[keras.metrics.Metric]] = []
         self._seed_generators: list[weakref.ref[keras.random.SeedGenerator]] = []
         self._variables: list[weakref.ref[Any]] = []
+        self._begun: list[tuple[weakref.ref[Any], tf.Tensor]] = []
 
     def note(self, variable: Any = None) -> None:
         """To be called when a variable is made: notes for whom, and the variable itself if it is there."""
@@ -32,6 +33,11 @@ class Made:
             _add(self._optimizers, optimizer)
         for metric in callers(keras.metrics.Metric)[:1]:
             _add(self._metrics, metric)
+            is_counted = getattr(variable, "aggregation", None) == tf.VariableAggregation.SUM
+            if is_counted and tf.executing_eagerly():
+                self._begun = [each for each in self._begun if each[0]() is not None]
+                copy = tf.distribute.get_strategy().experimental_local_results(variable)[0]
+                self._begun.append((weakref.ref(variable), tf.identity(copy.read_value())))
         for generator in callers(keras.random.SeedGenerator)[:1]:
             _add(self._seed_generators, generator)
 
@@ -40,6 +46,10 @@ class Made:
         """TensorFlow's variables of all replicas."""
         self._variables = [each for each in self._variables if each() is not None]
         return [variable for variable in (each() for each in self._variables) if variable is not None]
+
+    def begun_with(self, variable: Any) -> tf.Tensor | None:
+        """What each copy of a metric's variable was made with; None where that was not seen."""
+        return next((value for reference, value in self._begun if reference() is variable), None)
 
     @property
     def optimizers(self) -> list[keras.optimizers.Optimizer]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import tfscale
@@ -25,6 +26,7 @@ BY_THE_BATCH: dict[str, Any] = {
     "any row": lambda rows: tf.where(tf.reduce_any(rows > FAR), 0.0, _mean(rows)),
     "in a function": lambda rows: tf.function(lambda own: tf.minimum(_mean(own), FAR))(rows),
     "a size": lambda rows: tf.abs(_mean(rows)),
+    "a function of Python": lambda rows: _limited_in_python(_mean(rows)),
 }
 ROW_BY_ROW: dict[str, Any] = {
     "a limit of each row": lambda rows: _mean(tf.minimum(rows, FAR)),
@@ -40,6 +42,7 @@ ROW_BY_ROW: dict[str, Any] = {
     "all rows at a time": lambda rows: _mean(tf.vectorized_map(lambda row: tf.minimum(row, FAR), rows)),
     "a choice nobody uses": lambda rows: (tf.minimum(_mean(rows), FAR), _mean(rows))[1],
     "a loss of Keras": lambda rows: _mean(keras.losses.huber(tf.zeros_like(rows)[:, None], rows[:, None])),
+    "each row in Python": lambda rows: _mean(_limited_in_python(rows)),
     "a draw": lambda rows: tf.where(tf.random.uniform([]) > 2.0, 0.0, _mean(rows)),
 }
 # By name: what a step makes of its gradients.
@@ -52,6 +55,16 @@ OF_GRADIENTS: dict[str, Any] = {
 
 def _mean(rows: Any) -> Any:
     return tf.reduce_mean(rows)
+
+
+def _limited_in_python(number: Any) -> Any:
+    @tf.custom_gradient
+    def limited(given: Any) -> Any:
+        made = tf.numpy_function(lambda value: np.minimum(value, np.float32(FAR)), [given], given.dtype)
+        made.set_shape(given.shape)
+        return made, lambda slope: slope
+
+    return limited(number)
 
 
 def _asserted(rows: Any) -> Any:

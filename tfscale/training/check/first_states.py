@@ -1,8 +1,8 @@
 """With what do metrics begin that Keras makes in the first step?
 
 There they still hold what they were created with, since Keras reset the metrics of the epoch before there were any; or,
-metrics that another model has counted with, what that one has left. Here they are met before that, and get it back when
-the first step begins.
+metrics that another model or the script itself has counted with, what that has left. Here they are met before that, and
+get it back when the first step begins.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.replicas.made import made_under
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import local_replicas
 
@@ -52,7 +53,7 @@ class FirstStates:
         used = {id(reference()) for reference in in_use}
         for variable in made:
             is_used = id(variable.value) in used
-            value = np.asarray(self._counted(variable) if is_used else self._copies(variable)[0])
+            value = np.asarray(self._counted(variable) if is_used else self._begun_or_counted(variable))
             if not is_used:
                 in_use.append(weakref.ref(variable.value))
             if value.dtype.kind in "fiu" and np.any(value):
@@ -95,6 +96,18 @@ class FirstStates:
                 self.forget()
 
         return call
+
+    def _begun_or_counted(self, variable: keras.Variable) -> Any:
+        """What each copy was made with, or what all hold together where a script has counted since.
+
+        Every worker asks for what all have, and decides by that: what its own copies hold may be what they began with.
+        """
+        begun, copy = made_under(self._strategy).begun_with(variable.value), self._copies(variable)[0]
+        if begun is None or begun.dtype.is_bool or variable.value.aggregation != tf.VariableAggregation.SUM:
+            return copy
+        counted = self._counted(variable)
+        uncounted = np.asarray(begun) * np.asarray(self._strategy.num_replicas_in_sync, begun.dtype.as_numpy_dtype)
+        return begun if np.allclose(counted, uncounted, rtol=1e-6, atol=0.0) else counted
 
     def _counted(self, variable: keras.Variable) -> Any:
         with self._strategy.scope():

@@ -29,6 +29,7 @@ from tfscale.replicas.progress import counting_nothing
 from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_replicas, mark_rows, places_of_rows
 from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
+from tfscale.training.check.kept_elsewhere import kept_elsewhere
 from tfscale.training.check.thresholds import decided_apart
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.state import State
@@ -117,6 +118,8 @@ class TwoRuns:
         """Names of variables to which every replica of the divided step, as traced last, assigns its own value."""
         self.decided_apart: list[str] = []
         """Names of operations of it that go by whether a number of a replica's own rows lies beyond a threshold."""
+        self.kept_elsewhere: list[str] = []
+        """What it changes that is no variable."""
         self.reference: Any = None
         """The step on one replica as it was traced last, a `tf.types.experimental.ConcreteFunction`; None if eager."""
         self._traced: dict[str, tuple[Callable[..., Any], list[Any]]] = {}
@@ -228,6 +231,7 @@ class TwoRuns:
         with on_parts(parts):
             results = self._strategy.run(on_replica)
         if not self._steps.eager:
+            self.kept_elsewhere = kept_elsewhere(self._strategy, known)
             self.assigned_apart = assigned_apart(self._strategy, known)
             sizes = {size for part in parts for size in _sizes(part)}
             self.decided_apart = decided_apart(self._strategy, known, results, sizes)

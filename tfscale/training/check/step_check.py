@@ -30,6 +30,7 @@ from tfscale.training.check.first_step import Outcome, Steps, TwoRuns
 from tfscale.training.check.found_by_all import FoundByAll
 from tfscale.training.check.full_float32 import full_float32
 from tfscale.training.check.gates import later_states
+from tfscale.training.check.kept_elsewhere import describe_kept_elsewhere
 from tfscale.training.check.no_reference import (
     NoReferenceError,
     agreeing_on_reference,
@@ -233,7 +234,7 @@ class StepCheck:
     def _trace_divided(self, rows: CheckRows) -> str:
         with self._dividing(rows):
             self._runs.trace_divided(rows.parts)
-        return ""
+        return describe_kept_elsewhere(self._runs.kept_elsewhere, self._what)
 
     def _look_in_another_way(self, rows: CheckRows, way: OtherWay) -> str:
         """Divides the step otherwise, and keeps to that if it is the cure."""
