@@ -202,8 +202,8 @@ def _concat_rows(
 
     leaves = list(zip(*(tf.nest.flatten(part) for part in own), strict=True))
     flat = [each[0] if place in whole else together(*each) for place, each in enumerate(leaves)]
-    divided = [place for place in range(len(flat)) if place not in whole]
-    # A side input is on every worker already.
+    # A side input is on every worker already; weights that `train_on_batch` was not given are nowhere.
+    divided = [place for place, leaf in enumerate(flat) if place not in whole and leaf is not None]
     everyone = gather_rows_of_workers(strategy, take_rows([flat[place] for place in divided], 0, count))
     for place, leaf in zip(divided, everyone, strict=True):
         flat[place] = leaf
