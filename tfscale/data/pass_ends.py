@@ -6,6 +6,7 @@ where the data are read: each batch, and that there are no more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,6 @@ class PassEnds:
 
     def noting(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """`dataset`, with the batches and the end of each pass noted."""
-        spec = dataset.element_spec
-
-        @tf.autograph.experimental.do_not_convert
-        def some(*element: Any) -> tf.experimental.Optional:
-            return tf.experimental.Optional.from_value(element if isinstance(spec, tuple) else element[0])
 
         @tf.autograph.experimental.do_not_convert
         def note(number: tf.Tensor, batch: tf.experimental.Optional) -> tuple[tf.Tensor, tf.experimental.Optional]:
@@ -49,9 +45,10 @@ class PassEnds:
             with tf.control_dependencies([number]):
                 return number, tf.nest.map_structure(tf.identity, batch, expand_composites=True)
 
-        end = tf.data.Dataset.from_tensors(tf.experimental.Optional.empty(spec))
-        noted = dataset.map(some).concatenate(end).scan(tf.constant(0, tf.int64), note)
-        return noted.filter(_has_value).map(_value)
+        end = tf.data.Dataset.from_tensors(tf.experimental.Optional.empty(dataset.element_spec))
+        batches = _one_by_one(dataset, tf.experimental.Optional.from_value).concatenate(end)
+        noted = batches.scan(tf.constant(0, tf.int64), note).filter(_has_value)
+        return _one_by_one(noted, lambda batch: batch.get_value())
 
     def _note(self, number: np.int64, has_more: np.bool_) -> np.int64:
         number = number or np.int64(self._passes.begin(self._data))
@@ -59,11 +56,16 @@ class PassEnds:
         return number
 
 
+def _one_by_one(dataset: tf.data.Dataset, function: Callable[[Any], Any]) -> tf.data.Dataset:
+    """A `map` that reads nothing ahead: `tf.data` makes any other one parallel, and a generator is read further."""
+
+    @tf.autograph.experimental.do_not_convert
+    def step(state: tf.Tensor, batch: Any) -> tuple[tf.Tensor, Any]:
+        return state, function(batch)
+
+    return dataset.scan(tf.constant(0), step)
+
+
 @tf.autograph.experimental.do_not_convert
 def _has_value(batch: tf.experimental.Optional) -> tf.Tensor:
     return batch.has_value()
-
-
-@tf.autograph.experimental.do_not_convert
-def _value(batch: tf.experimental.Optional) -> Any:
-    return batch.get_value()

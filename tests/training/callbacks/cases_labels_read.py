@@ -41,7 +41,10 @@ def fits() -> dict[str, str]:
     }
     # First: a `fit` reads ahead, on one worker further than on another, and so may draw more often by then.
     found = {f"train_on_batch, {name}": _loop(dp, batches()) for name, batches in kinds.items()}
-    found |= {name: _fit(dp, batches(), steps_per_epoch=4) for name, batches in kinds.items()}
+    # More batches before than what is read ahead of the first step.
+    kinds["own entropy, after an epoch"] = lambda: _batches(own(), own(0), 8)
+    steps = {name: 32 if "after" in name else 4 for name in kinds}
+    found |= {name: _fit(dp, batches(), steps_per_epoch=steps[name]) for name, batches in kinds.items()}
     augmented = kinds["augmented by own entropy"]()
     found["augmented, checked"] = _fit(dp, augmented, kind=Checked, steps_per_epoch=4)
     found |= {f"PyDataset, {name}": _fit(dp, _Batches(*draws())) for name, draws in DRAWS.items()}
