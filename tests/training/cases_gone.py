@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from typing import Any
 
 import keras
@@ -43,6 +44,8 @@ def _train(fault: str, victim: int) -> None:
     rows = len(X) - BATCH if is_victim and fault.startswith("short") else len(X)
     data = tf.data.Dataset.from_tensor_slices((X[:rows], Y[:rows])).batch(BATCH)
     if fault == "short, of unknown length":
+        # Keras's, where data of unknown length have ended.
+        warnings.filterwarnings("ignore", "Your input ran out of data")
         data = data.filter(lambda *_: True)
     epochs = EPOCH if is_victim and fault == "epochs" else EPOCHS
     model.fit(data, epochs=epochs, verbose=0, callbacks=[_Fault(fault if is_victim else ""), *watches])
