@@ -1,18 +1,10 @@
 """How many batches passes over data have had is known by data set and pass; old ones are forgotten."""
 
+from tests.cluster.reading import read_pass
 from tfscale.cluster.passes import EndedPass, PassesRead
 
 
-def _read(passes, data, batches, ends=True):
-    number = passes.begin(data)
-    for _ in range(batches):
-        passes.note(data, number)
-    if ends:
-        passes.end(data, number)
-    return number
-
-
-def test_nothing_is_known_of_what_was_not_read():
+def test_nothing_is_known_of_what_was_notread_pass():
     passes = PassesRead()
     assert passes.last_ended == EndedPass()
     assert passes.last_ended_of(1) == EndedPass()
@@ -24,7 +16,7 @@ def test_passes_and_data_sets_are_apart():
     passes = PassesRead()
     first, second = passes.add_data(), passes.add_data()
     assert (first, second) == (1, 2)
-    assert [_read(passes, first, 3), _read(passes, second, 5), _read(passes, first, 4)] == [1, 1, 2]
+    assert [read_pass(passes, first, 3), read_pass(passes, second, 5), read_pass(passes, first, 4)] == [1, 1, 2]
     assert passes.last_ended == EndedPass(first, 2, 4)
     assert passes.last_ended_of(second) == EndedPass(second, 1, 5)
     assert passes.find_ended(first, 1) == EndedPass(first, 1, 3)
@@ -33,7 +25,7 @@ def test_passes_and_data_sets_are_apart():
 def test_a_pass_that_goes_on_has_more_than_one_that_ended_with_fewer():
     passes = PassesRead()
     data = passes.add_data()
-    number = _read(passes, data, 3, ends=False)
+    number = read_pass(passes, data, 3, ends=False)
     assert passes.has_more_than(EndedPass(data, number, 2))
     assert not passes.has_more_than(EndedPass(data, number, 3))
     assert not passes.has_more_than(EndedPass(data, number + 1, 2))
@@ -41,7 +33,7 @@ def test_a_pass_that_goes_on_has_more_than_one_that_ended_with_fewer():
     assert passes.last_ended == EndedPass()
 
 
-def test_a_pass_is_noted_while_another_is_read():
+def test_a_pass_is_noted_while_another_isread_pass():
     passes = PassesRead()
     data = passes.add_data()
     one, other = passes.begin(data), passes.begin(data)
@@ -57,7 +49,7 @@ def test_what_is_long_past_is_forgotten_and_no_longer_noted():
     data = passes.add_data()
     oldest = passes.begin(data)
     for _ in range(200):
-        _read(passes, data, 1)
+        read_pass(passes, data, 1)
     passes.note(data, oldest)
     passes.end(data, oldest)
     assert not passes.has_more_than(EndedPass(data, oldest, 0))

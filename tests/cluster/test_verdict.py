@@ -1,5 +1,6 @@
 import pytest
 
+from tests.cluster.reading import read_pass
 from tfscale.cluster.passes import PassesRead
 from tfscale.cluster.place import Place
 from tfscale.cluster.verdict import (
@@ -65,12 +66,7 @@ def test_places(other, why):
 
 def _passes(batches, ends):
     passes = PassesRead()
-    data = passes.add_data()
-    number = passes.begin(data)
-    for _ in range(batches):
-        passes.note(data, number)
-    if ends:
-        passes.end(data, number)
+    read_pass(passes, passes.add_data(), batches, ends=ends)
     return passes
 
 

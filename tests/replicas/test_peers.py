@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from tfscale.cluster.heartbeats import Beat
+from tfscale.cluster.passes import PassesRead
 from tfscale.cluster.place import Place
 from tfscale.replicas.peers import PeerWatch
 
@@ -47,7 +48,8 @@ def test_silence(answers, seconds, is_gone):
         address = f"127.0.0.1:{door.getsockname()[1]}"
         if not answers:
             door.close()
-        watch = PeerWatch(0, ["127.0.0.1:1", address], Silent(seconds), abort=lambda message: ended.set())
+        heard, passes = Silent(seconds), PassesRead()
+        watch = PeerWatch(0, ["127.0.0.1:1", address], heard, passes, abort=lambda message: ended.set())
         watch.begin_call("fit")
         watch.begin()
         try:

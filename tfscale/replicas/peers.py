@@ -65,7 +65,7 @@ class PeerWatch:
         rank: int,
         workers: list[str],
         heartbeats: Heartbeats,
-        passes: PassesRead | None = None,
+        passes: PassesRead,
         abort: Callable[[str], None] = abort_collectives,
         clock: Callable[[], float] = time.monotonic,
     ):
@@ -73,7 +73,7 @@ class PeerWatch:
         self.workers = workers
         self.verdict: Verdict | None = None
         self._heartbeats = heartbeats
-        self._passes = PassesRead() if passes is None else passes
+        self._passes = passes
         self._abort = abort
         self._clock = clock
         self._place = Place()
