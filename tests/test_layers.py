@@ -36,7 +36,7 @@ BELOW = {
     "rederive": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
     "recovery": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "data", "exact", "gradients"},
     "training": {*_TRAINS} - {"training"},
-    "loops": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "exact", "gradients"},
+    "loops": {"errors", "step_context", "framework", "cluster", "scaling", "replicas", "data", "exact", "gradients"},
     "data_parallel": {*_TRAINS},
     "callbacks": {*_TRAINS},
     "ray": {*_TRAINS, "launch"},

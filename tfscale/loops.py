@@ -12,12 +12,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.data.loop_data import noting_batch
 from tfscale.errors import ScalingError
 from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.optimizers import gradients_reduced, reduce_gradients_once
 from tfscale.gradients.updaters import innermost
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, global_mean, replica_id
-from tfscale.replicas.replica_batch import ReplicaBatch, local_replicas, own_parts
+from tfscale.replicas.replica_batch import ReplicaBatch, are_parts, local_replicas, own_parts
 
 __all__ = ["ReplicaBatch", "all_gather", "all_reduce_sum", "apply_reduced", "global_mean", "run_on_replicas"]
 
@@ -47,6 +48,8 @@ def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[Replic
         3.0
     """
     replicas = local_replicas(strategy)
+    if replicas.here < replicas.total and not are_parts(batch):
+        batch = noting_batch(strategy, batch)
     parts = own_parts(batch, replicas, stand_in=False)
     results = strategy.run(lambda: function(parts[replica_id() - replicas.first]))
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)

@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import hashlib
 import hmac
 import json
@@ -11,6 +12,7 @@ import pytest
 
 from tests.cluster.preflight.insider import key_of
 from tfscale.cluster.heartbeats import Beat, Heartbeats, parse_beat
+from tfscale.cluster.passes import LabelsSeen, labels_to_wire
 from tfscale.cluster.place import Place, to_wire
 from tfscale.cluster.secret import read_secret
 from tfscale.cluster.verdict import CALL, GONE, Verdict, verdict_to_wire
@@ -18,6 +20,7 @@ from tfscale.cluster.verdict import CALL, GONE, Verdict, verdict_to_wire
 TEXT = "correct horse battery"
 SECRET = read_secret({"TFSCALE_SECRET": TEXT}, ())
 TOKEN = 12345
+FIELDS = len(dataclasses.fields(Place))
 GOOD = {"rank": 1, "number": 1, "step": 3, "arrived": 2, "left": 1, "waiting_s": 0.5}
 
 
@@ -76,22 +79,26 @@ def test_damaged_at_any_place():
         assert parse_beat(good[:at], key(), 2) is None
 
 
-def test_place_and_verdict():
+def test_place_verdict_and_labels():
     place, verdict = Place(call=1, kind=1, epoch=2, step=3), Verdict(0, GONE, Place(call=1), seconds=4)
-    message = {**GOOD, "place": to_wire(place), "verdict": verdict_to_wire(verdict)}
-    assert parse_beat(signed(message), key(), 2) == (1, 1, Beat(3, 2, 1, 0.5, place, verdict))
+    labels = LabelsSeen(1, 2, 3, (0.5,) * 9)
+    told = {"verdict": verdict_to_wire(verdict), "labels": labels_to_wire(labels)}
+    message = {**GOOD, "place": to_wire(place), **told}
+    assert parse_beat(signed(message), key(), 2) == (1, 1, Beat(3, 2, 1, 0.5, place, verdict, labels))
 
 
 @pytest.mark.parametrize(
     "changed",
     [
         {"place": []},
-        {"place": [-1] * 11},
+        {"place": [-1] * FIELDS},
         {"place": "\x1b[2J"},
-        {"place": [10**400] * 11},
-        {"verdict": [2, 0, [0] * 11, [0] * 11, 0]},
-        {"verdict": [1, 99, [0] * 11, [0] * 11, 0]},
+        {"place": [10**400] * FIELDS},
+        {"verdict": [2, 0, [0] * FIELDS, [0] * FIELDS, 0]},
+        {"verdict": [1, 99, [0] * FIELDS, [0] * FIELDS, 0]},
         {"verdict": None},
+        {"labels": None},
+        {"labels": [1, 1, 1, 0.5]},
     ],
 )
 def test_wrong_places_and_verdicts(changed):
@@ -99,10 +106,12 @@ def test_wrong_places_and_verdicts(changed):
 
 
 def test_largest_beat_fits_into_a_datagram():
-    place = Place((1 << 40) - 1, 3, *[(1 << 40) - 1] * 9)
+    most = (1 << 40) - 1
+    place = Place(most, 3, *[most] * (FIELDS - 2))
+    labels = LabelsSeen(most, most, most, (-1.23456789e-300,) * 8 + (1.23456789e300,))
     with Heartbeats(0, 2, SECRET) as chief, Heartbeats(1, 2, SECRET) as worker:
         worker.connect("127.0.0.1", chief.listen(1 << 62), 1 << 62)
-        own = Beat(1 << 62, 1 << 62, 1 << 62, 1e300, place, Verdict(1, CALL, place, place, (1 << 31) - 1))
+        own = Beat(1 << 62, 1 << 62, 1 << 62, 1e300, place, Verdict(1, CALL, place, place, (1 << 31) - 1), labels)
         deadline_s = time.monotonic() + 10
         while 1 not in chief.beats:
             worker.exchange(own)

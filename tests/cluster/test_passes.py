@@ -1,7 +1,11 @@
 """How many batches passes over data have had is known by data set and pass; old ones are forgotten."""
 
+import math
+
+import pytest
+
 from tests.cluster.reading import read_pass
-from tfscale.cluster.passes import EndedPass, PassesRead
+from tfscale.cluster.passes import EndedPass, LabelsSeen, PassesRead, labels_to_wire, read_labels
 
 
 def test_nothing_is_known_of_what_was_notread_pass():
@@ -55,3 +59,59 @@ def test_what_is_long_past_is_forgotten_and_no_longer_noted():
     assert not passes.has_more_than(EndedPass(data, oldest, 0))
     assert passes.find_ended(data, oldest) is None
     assert passes.last_ended.number == 201
+
+
+SUMS = (1.5, -2.0, 3.0, 0.0, 4.0, 1.0, 1.0, 1.0, 100.0)
+
+
+def test_labels_are_compared_at_the_same_place_only():
+    passes = PassesRead()
+    other = (SUMS[0] + 1, *SUMS[1:])
+    assert passes.last_labels == LabelsSeen()
+    passes.note_labels(LabelsSeen(1, 1, 4, SUMS))
+    assert passes.last_labels.place == (1, 1, 4)
+    assert passes.has_other_labels_than(LabelsSeen(1, 1, 4, other))
+    assert not passes.has_other_labels_than(LabelsSeen(1, 1, 4, (SUMS[0] + 0.001, *SUMS[1:])))
+    for place in [(1, 1, 5), (1, 2, 4), (2, 1, 4)]:
+        assert not passes.has_other_labels_than(LabelsSeen(*place, other))
+
+
+def test_old_labels_are_forgotten():
+    passes = PassesRead()
+    for batches in range(1, 400):
+        passes.note_labels(LabelsSeen(1, 1, batches, SUMS))
+    assert not passes.has_other_labels_than(LabelsSeen(1, 1, 1, SUMS[::-1]))
+    assert passes.has_other_labels_than(LabelsSeen(1, 1, 399, SUMS[::-1]))
+
+
+def test_a_data_set_says_whether_it_may_be_augmented():
+    passes = PassesRead()
+    first, second = passes.add_data(may_be_augmented=True), passes.add_data()
+    assert (passes.may_be_augmented(first), passes.may_be_augmented(second)) == (True, False)
+
+
+def test_labels_are_the_same_behind_the_wire():
+    labels = LabelsSeen(3, 2, 7, SUMS)
+    assert read_labels(labels_to_wire(labels)) == labels
+    assert read_labels(labels_to_wire(LabelsSeen())) == LabelsSeen()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        7,
+        [1],
+        [1, 1, 1, *SUMS[1:]],
+        [0, 1, 1, *SUMS],
+        [1, -1, 1, *SUMS],
+        [1, 1, 1 << 50, *SUMS],
+        [1, 1, True, *SUMS],
+        [1, 1, 1, *SUMS[:-1], math.nan],
+        [1, 1, 1, *SUMS[:-1], -1.0],
+        [1, 1, 1, *SUMS[:-1], "9"],
+    ],
+)
+def test_malformed_labels(told):
+    with pytest.raises(ValueError, match="abels"):
+        read_labels(told)

@@ -1,13 +1,14 @@
 import pytest
 
 from tests.cluster.reading import read_pass
-from tfscale.cluster.passes import PassesRead
+from tfscale.cluster.passes import LabelsSeen, PassesRead
 from tfscale.cluster.place import Place
 from tfscale.cluster.verdict import (
     CALL,
     DATA,
     ENDED,
     GONE,
+    LABELS,
     MODEL,
     SILENT,
     STEPS,
@@ -16,6 +17,7 @@ from tfscale.cluster.verdict import (
     Verdict,
     describe_verdict,
     judge_doors,
+    judge_labels,
     judge_passes,
     judge_places,
     judge_silence,
@@ -100,6 +102,24 @@ def test_whose_data_end_earlier(batches, ends, theirs, rank):
 def test_another_pass_or_none_is_not_compared():
     for other in (fit(), fit(data=1, data_pass=2, data_batches=1), fit(data=2, data_pass=1, data_batches=1)):
         assert judge_passes(0, OWN, _passes(3, ends=True), {1: other}) is None
+
+
+def test_in_a_loop_nobody_is_told_of_calls():
+    found = judge_passes(0, Place(), _passes(3, ends=True), {1: Place(data=1, data_pass=1, data_batches=2)})
+    assert found is not None
+    assert "after 2 batches, and others have more. Give" in describe_verdict(found, "a:1")
+
+
+def test_whose_labels_are_others():
+    passes, sums = PassesRead(), (1.0,) * 9
+    passes.note_labels(LabelsSeen(1, 1, 4, sums))
+    told = {2: LabelsSeen(1, 1, 4, sums), 1: LabelsSeen(1, 1, 4, (9.0,) * 9), 3: LabelsSeen()}
+    found = judge_labels(OWN, passes, told)
+    assert found is not None
+    assert (found.rank, found.why, found.place.data) == (1, LABELS, 1)
+    assert "(a:1) has other labels than another worker in the first 4 batch(es)" in describe_verdict(found, "a:1")
+    del told[1]
+    assert judge_labels(OWN, passes, told) is None
 
 
 def test_outside_of_a_call_nobody_is_judged():
@@ -207,7 +227,12 @@ def test_no_verdict(numbers):
 def test_said(why):
     said = describe_verdict(Verdict(1, why, fit(used_mib=9000, free_mib=10), OWN, 12), "10.0.0.7:2222")
     assert said.startswith("worker 1 (10.0.0.7:2222) ")
-    assert ("Start all workers again" in said) or ("Give all workers the same data, model and script" in said)
+    ways = (
+        "Start all workers again",
+        "Give all workers the same data, model and script",
+        "Give all of the data to every",
+    )
+    assert any(way in said for way in ways)
     assert said.endswith(".")
     assert "  " not in said
     assert len(said) < 1000

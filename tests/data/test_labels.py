@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tfscale.data.labels import SumsOfLabels, are_same_labels
+from tfscale.cluster.passes import are_same_labels
+from tfscale.data.labels import SumsOfLabels
 
 
 def _numbers(batches):

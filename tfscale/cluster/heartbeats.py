@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfscale.cluster.passes import LabelsSeen, labels_to_wire, read_labels
 from tfscale.cluster.place import Place, read_place, to_wire
 from tfscale.cluster.secret import SIGNATURE_BYTES, Secret, is_signed, sign
 from tfscale.cluster.verdict import Verdict, read_verdict, verdict_to_wire
@@ -45,6 +46,7 @@ class Beat:
         waiting_s: Seconds since anything of this changed, while in a step; 0 outside of one.
         place: Where it is in its script.
         verdict: Because of whom it cannot go on; None where it can.
+        labels: That it has read last of data whose labels are told.
     """
 
     step: int = 0
@@ -53,12 +55,14 @@ class Beat:
     waiting_s: float = 0.0
     place: Place = field(default_factory=Place)
     verdict: Verdict | None = None
+    labels: LabelsSeen = field(default_factory=LabelsSeen)
 
 
 def _payload(beat: Beat) -> dict[str, Any]:
     """What a datagram has of a beat."""
     counts = {name: getattr(beat, name) for name in ("step", "arrived", "left", "waiting_s")}
-    return {**counts, "place": to_wire(beat.place), "verdict": verdict_to_wire(beat.verdict)}
+    told = {"verdict": verdict_to_wire(beat.verdict), "labels": labels_to_wire(beat.labels)}
+    return {**counts, "place": to_wire(beat.place), **told}
 
 
 class Heartbeats:
@@ -230,8 +234,10 @@ def parse_beat(data: bytes, key: bytes, num_workers: int) -> tuple[int, int, Bea
         waiting_s = float(message["waiting_s"])
         place = read_place(message["place"]) if "place" in message else Place()
         verdict = read_verdict(message.get("verdict", []), num_workers)
+        labels = read_labels(message.get("labels", []))
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
     if not all(type(each) is int and 0 <= each < _MAX_COUNT for each in counts) or not 0 <= waiting_s < math.inf:
         return None
-    return (rank, number, Beat(step, arrived, left, waiting_s, place, verdict)) if rank < num_workers else None
+    beat = Beat(step, arrived, left, waiting_s, place, verdict, labels)
+    return (rank, number, beat) if rank < num_workers else None

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfscale.cluster.passes import EndedPass, PassesRead
+from tfscale.cluster.passes import READ_ALIKE, EndedPass, LabelsSeen, PassesRead
 from tfscale.cluster.place import Place, describe_memory, describe_place, read_place, to_wire
 
-GONE, UNREACHABLE, SILENT, STALLED, STUCK, ENDED, STEPS, MODEL, CALL, DATA = WHYS = (
+GONE, UNREACHABLE, SILENT, STALLED, STUCK, ENDED, STEPS, MODEL, CALL, DATA, LABELS = WHYS = (
     "gone",
     "unreachable",
     "silent",
@@ -18,6 +18,7 @@ GONE, UNREACHABLE, SILENT, STALLED, STUCK, ENDED, STEPS, MODEL, CALL, DATA = WHY
     "model",
     "call",
     "data",
+    "labels",
 )
 
 _AGAIN = "Start all workers again; `Recovery`, which `dp.callbacks(directory)` has, goes on where the last save was."
@@ -99,10 +100,17 @@ has, goes on where the last save was.
         f"batches, others {other.ended_total}. {_SAME}",
         MODEL: f"trains another model: its weights have other shapes than those of the others. {_SAME}",
         CALL: f"is {describe_place(place)}, others are {describe_place(other)}. {_SAME}",
-        DATA: f"has come to the end of its data after {place.data_batches} batches, and others have more, "
-        f"{describe_place(other)}. {_SAME}",
+        DATA: f"has come to the end of its data after {place.data_batches} batches, and others have more"
+        f"{_in_call(other)}. {_SAME}",
+        LABELS: f"has other labels than another worker in the first {place.data_batches} batch(es) of a pass over data "
+        f"of which each takes its own rows. {READ_ALIKE}",
     }[verdict.why]
     return " ".join(f"worker {verdict.rank} ({address}) {said}".split())
+
+
+def _in_call(place: Place) -> str:
+    """Where a worker is, unless it runs steps of a loop of its own, of which nothing is told."""
+    return f", {describe_place(place)}" if place.call else ""
 
 
 def _while(place: Place, other: Place) -> str:
@@ -170,6 +178,21 @@ def judge_passes(rank: int, own: Place, passes: PassesRead, beats: Mapping[int, 
         ours = passes.find_ended(theirs.data, theirs.number)
         if ours is not None and ours.batches < theirs.batches:
             return Verdict(rank, DATA, at_end_of(own, ours), place)
+    return None
+
+
+def judge_labels(own: Place, passes: PassesRead, told: Mapping[int, LabelsSeen]) -> Verdict | None:
+    """Who has read other labels than this worker; None where nobody has, as far as is known.
+
+    Args:
+        own: Where this worker is.
+        passes: Over data, of this worker.
+        told: What others have said last of the labels that they have read.
+    """
+    for other, labels in told.items():
+        if passes.has_other_labels_than(labels):
+            place = at_end_of(own, EndedPass(*labels.place))
+            return Verdict(other, LABELS, place, own)
     return None
 
 

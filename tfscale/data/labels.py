@@ -12,12 +12,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfscale.cluster.passes import are_same_labels
 from tfscale.replicas.agreement import gather_from_workers
 
 # One alone agrees by chance about once in a thousand times.
 _SUMS = 8
-# Labels may have been computed, by predictions of a model, in another order of a sum on another worker.
-_TOLERANCE = 1e-3
 # Of an array: a step must not wait for the sum of a batch of pictures.
 _MOST_NUMBERS = 2**14
 
@@ -44,6 +43,7 @@ class SumsOfLabels:
 
     Example:
         >>> import numpy as np
+        >>> from tfscale.cluster.passes import are_same_labels
         >>> labels = np.random.default_rng(1).integers(0, 10, 1000)
         >>> of_these, of_rounded, of_others = SumsOfLabels(), SumsOfLabels(), SumsOfLabels()
         >>> of_these.add(labels), of_rounded.add(labels * (1 + 1e-6)), of_others.add(labels[::-1])
@@ -75,17 +75,6 @@ class SumsOfLabels:
             self.numbers += np.append(signs @ numbers, numbers @ numbers)
 
 
-def are_same_labels(numbers: Any, others: Any) -> bool:
-    """Whether two `SumsOfLabels` are of the same labels, each up to a thousandth of itself; NaN is equal to all.
-
-    Args:
-        numbers: Of one worker, as `SumsOfLabels.numbers`.
-        others: Of the other.
-    """
-    most = _TOLERANCE * max(numbers[-1], others[-1]) ** 0.5
-    return not any(abs(a - b) > most for a, b in zip(numbers[:-1], others[:-1], strict=True))
-
-
 def worker_with_other_labels(strategy: tf.distribute.Strategy, sums: Any) -> int | None:
     """The first worker that has had other labels than the chief; None where all have had the same.
 
@@ -95,15 +84,3 @@ def worker_with_other_labels(strategy: tf.distribute.Strategy, sums: Any) -> int
     """
     chief, *others = gather_from_workers(strategy, tf.constant(sums))
     return next((rank for rank, each in enumerate(others, 1) if not are_same_labels(chief, each)), None)
-
-
-def seed_alike(what: str) -> str:
-    """The way out of other batches on each worker, without its end.
-
-    Args:
-        what: Draws, in words.
-    """
-    return (
-        f"Seed what {what} draws by, alike on all workers (`np.random.default_rng(3)`; `DataParallel(seed=)` seeds "
-        "Python's and NumPy's own generators)"
-    )

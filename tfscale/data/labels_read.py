@@ -17,8 +17,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.cluster.passes import PassesRead
-from tfscale.data.labels import SumsOfLabels, labels_of, seed_alike, worker_with_other_labels
+from tfscale.cluster.passes import READ_ALIKE, PassesRead
+from tfscale.data.labels import SumsOfLabels, labels_of, worker_with_other_labels
 from tfscale.data.pass_ends import PassEnds
 from tfscale.errors import DataError
 from tfscale.framework.datasets import draws_values
@@ -61,6 +61,41 @@ class _Pass:
         return found
 
 
+def is_noted(index: Any) -> Any:
+    """Whether the labels of a batch are noted: of the first ones, those at powers of two, and every sixteenth.
+
+    Args:
+        index: Of the batch, from 0; a Python integer or an int64 tensor.
+    """
+    return (index & (index - 1) == 0) | (index % _EVERY == 0)
+
+
+def noting_labels(dataset: tf.data.Dataset, note: Callable[..., np.int64]) -> tf.data.Dataset:
+    """`dataset`, which calls `note` with the labels of the batches of which `is_noted` says so.
+
+    Args:
+        dataset: Of global batches.
+        note: Takes the number of the pass, -1 in its first call; the index of the batch, from 0; arrays of labels and
+            weights. Returns the number of the pass, from 0. A thread of TensorFlow's calls it.
+    """
+
+    @tf.autograph.experimental.do_not_convert
+    def step(state: tuple[tf.Tensor, tf.Tensor], batch: Any) -> Any:
+        number, index = state
+        leaves = tf.nest.flatten(labels_of(batch), expand_composites=True)
+        labels = [leaf for leaf in leaves if leaf.dtype not in (tf.variant, tf.resource)]
+
+        def noted() -> tf.Tensor:
+            given = tf.numpy_function(note, [number, index, *labels], tf.int64)
+            return tf.ensure_shape(given, ())
+
+        number = tf.cond(is_noted(index), noted, lambda: number)
+        with tf.control_dependencies([number]):
+            return (number, index + 1), tf.nest.map_structure(tf.identity, batch, expand_composites=True)
+
+    return dataset.scan((tf.constant(-1, tf.int64), tf.constant(0, tf.int64)), step)
+
+
 class LabelsRead:
     """The labels that passes over one data set have had in this process.
 
@@ -80,27 +115,8 @@ class LabelsRead:
         return draws_values(self._dataset)
 
     def noting(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """`dataset`, whose passes are noted.
-
-        Of each the first batches, those at powers of two, and every sixteenth.
-        """
-
-        @tf.autograph.experimental.do_not_convert
-        def note(state: tuple[tf.Tensor, tf.Tensor], batch: Any) -> Any:
-            number, index = state
-            is_power = tf.equal(tf.bitwise.bitwise_and(index, index - 1), 0)
-            leaves = tf.nest.flatten(labels_of(batch), expand_composites=True)
-            labels = [leaf for leaf in leaves if leaf.dtype not in (tf.variant, tf.resource)]
-
-            def noted() -> tf.Tensor:
-                given = tf.numpy_function(self._note, [number, index, *labels], tf.int64)
-                return tf.ensure_shape(given, ())
-
-            number = tf.cond(is_power | tf.equal(index % _EVERY, 0), noted, lambda: number)
-            with tf.control_dependencies([number]):
-                return (number, index + 1), tf.nest.map_structure(tf.identity, batch, expand_composites=True)
-
-        return dataset.scan((tf.constant(-1, tf.int64), tf.constant(0, tf.int64)), note)
+        """`dataset`, whose passes are noted, as `noting_labels` has it."""
+        return noting_labels(dataset, self._note)
 
     def _note(self, number: np.int64, index: np.int64, *labels: Any) -> np.int64:
         with self._lock:
@@ -244,9 +260,7 @@ class Reading:
     def _said(self, found: str) -> str:
         return (
             "All workers must read the same data: each takes its own rows of every batch.\n"
-            f"Received: {found} of what `{self._name}` reads{self._what}. Give all of the data to every worker, with "
-            f"no `shard` and no slice by the rank. {seed_alike('the order')}, or give the examples to "
-            "`dp.dataset(..., shuffle=True)`."
+            f"Received: {found} of what `{self._name}` reads{self._what}. {READ_ALIKE}"
         )
 
 

@@ -20,20 +20,22 @@ class PassEnds:
 
     Args:
         passes: Of this worker.
+        may_be_augmented: Whether other labels may be of the same examples.
     """
 
-    def __init__(self, passes: PassesRead):
+    def __init__(self, passes: PassesRead, *, may_be_augmented: bool = False):
         self._passes = passes
-        self._data = passes.add_data()
+        self.data = passes.add_data(may_be_augmented=may_be_augmented)
+        """Which data set of the job it is, from 1."""
 
     @property
     def num_ended(self) -> int:
         """The number of the last pass that has ended; 0 where none has."""
-        return self._passes.last_ended_of(self._data).number
+        return self._passes.last_ended_of(self.data).number
 
     def batches_of(self, number: int) -> int:
         """How many batches a pass had; -1 where it has not ended, or too many have since."""
-        ended = self._passes.find_ended(self._data, number)
+        ended = self._passes.find_ended(self.data, number)
         return -1 if ended is None else ended.batches
 
     def noting(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -51,8 +53,8 @@ class PassEnds:
         return _one_by_one(noted, lambda batch: batch.get_value())
 
     def _note(self, number: np.int64, has_more: np.bool_) -> np.int64:
-        number = number or np.int64(self._passes.begin(self._data))
-        (self._passes.note if has_more else self._passes.end)(self._data, int(number))
+        number = number or np.int64(self._passes.begin(self.data))
+        (self._passes.note if has_more else self._passes.end)(self.data, int(number))
         return number
 
 

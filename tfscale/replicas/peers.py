@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import logging
 import os
 import threading
 import time
@@ -19,13 +20,15 @@ import tensorflow as tf
 from tfscale.cluster.doors import knock
 from tfscale.cluster.heartbeats import Beat, Heartbeats
 from tfscale.cluster.memory import read_memory_mib
-from tfscale.cluster.passes import PassesRead
+from tfscale.cluster.passes import LabelsSeen, PassesRead
 from tfscale.cluster.place import CALLS, ON_BATCH, Place
 from tfscale.cluster.secret import read_secret
 from tfscale.cluster.verdict import (
     Verdict,
     at_end_of,
+    describe_verdict,
     judge_doors,
+    judge_labels,
     judge_passes,
     judge_places,
     judge_silence,
@@ -36,6 +39,8 @@ from tfscale.replicas.introduction import introduce, introduce_to_who_asks
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import local_replicas, worker_addresses, worker_rank
 
+_log = logging.getLogger(__name__)
+
 _BEAT_S = 1.0
 # TensorFlow itself gives up after 10 s without a heartbeat, where it hears of it. A thread of Python may be late: where
 # the system still answers at a worker's port, a callback may hold Python's lock, as one does that pickles much.
@@ -44,6 +49,8 @@ _SILENCE_S, _HOLDING_S = 12.0, 120.0
 # who are no chief stop waiting for its word.
 _EARLY_S, _HEARD_S, _LATE_S, _PATIENCE_S = 0.3, 1.5, 3.0, 4.0
 _KNOCK_S = 2.0
+# How long a loop's first step waits for others who have read nothing yet, and how often it looks; seldom among many.
+_FIRST_LABELS_S, _LOOK_S, _MANY = 2.0, 0.05, 32
 # So many seconds the chief stays to tell the others.
 _TELLING_S = 1.5
 
@@ -78,7 +85,7 @@ class PeerWatch:
         self._clock = clock
         self._place = Place()
         self._totals: dict[int, int] = {}
-        self._is_aborted = self._is_loop = False
+        self._is_aborted = self._is_loop = self._has_warned = False
         # The main thread and the watch's own speak over one socket.
         self._lock = threading.Lock()
         self._is_over = threading.Event()
@@ -97,6 +104,9 @@ class PeerWatch:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(2 * _BEAT_S)
         self.beat()
+        if self._is_loop and self.verdict is None and (found := self._judge_labels()) is not None:
+            # A job that was over before this could be told.
+            _log.error("%s What has been trained is not what one replica trains.", self._said(found))
         self._heartbeats.close()
 
     def begin_call(self, name: str) -> None:
@@ -115,6 +125,24 @@ class PeerWatch:
     def begin_loop(self) -> None:
         """Notes that steps are made outside of calls, too, from now on."""
         self._is_loop = True
+
+    def compare_first_labels(self) -> None:
+        """Waits, for seconds at most, until the others have read data as well: before a first step is made of them."""
+        # The chief hears of all, the others of the chief.
+        others = range(1, len(self.workers)) if self.rank == 0 else range(1)
+        deadline_s = self._clock() + _FIRST_LABELS_S
+        # The chief can answer those only of whom it has heard.
+        self.beat()
+        while self._passes.last_labels.data and self._clock() < deadline_s:
+            verdict = self.verdict or self._judge_labels()
+            if verdict is not None:
+                self.accuse(verdict)
+                return
+            told = self._labels_told()
+            if all(rank in told and told[rank].data for rank in others):
+                return
+            time.sleep(_LOOK_S * (1 + len(self.workers) // _MANY))
+            self.beat()
 
     def begin_batch(self, step: int | None = None) -> None:
         """Notes a batch of training, the step of that number, or one of an evaluation."""
@@ -151,7 +179,7 @@ class PeerWatch:
         with self._lock:
             place = dataclasses.replace(self._place, used_mib=used_mib, free_mib=free_mib)
             place = at_end_of(place, self._passes.last_ended)
-            self._heartbeats.exchange(Beat(place=place, verdict=self.verdict))
+            self._heartbeats.exchange(Beat(place=place, verdict=self.verdict, labels=self._passes.last_labels))
             if self.verdict is None:
                 told = [beat.verdict for rank, beat in sorted(self._heartbeats.beats.items()) if rank != self.rank]
                 self.verdict = next((verdict for verdict in told if verdict is not None), None)
@@ -188,7 +216,7 @@ class PeerWatch:
             return None
         own, places = self._place, self._places()
         # Whose script has come to its end is gone too: why it did says more.
-        found = judge_passes(self.rank, own, self._passes, places)
+        found = judge_passes(self.rank, own, self._passes, places) or self._judge_labels()
         found = found or judge_places(self.rank, own, self._totals, places) or judge_doors(doors, places, own)
         if found is None and waited_s > _HEARD_S:
             found = judge_silence(self._silent_s(), _LATE_S, places) or judge_stuck(own, places)
@@ -211,6 +239,7 @@ class PeerWatch:
             is_judged = bool(own.kind) or self._is_loop
             if self.verdict is None and is_judged:
                 found = self._judge_silence(places) or judge_passes(self.rank, own, self._passes, places)
+                found = found or self._judge_labels()
                 if found is None and self.rank == 0:
                     found = judge_places(self.rank, own, self._totals, places)
                 self.verdict = found
@@ -223,6 +252,23 @@ class PeerWatch:
         answering = silent.keys() - knock(silent, _KNOCK_S)
         judged = {rank: s for rank, s in silent_s.items() if rank not in answering or s > _HOLDING_S}
         return judge_silence(judged, _SILENCE_S, places)
+
+    def _judge_labels(self) -> Verdict | None:
+        found = judge_labels(self._place, self._passes, self._labels_told())
+        if found is None or not self._passes.may_be_augmented(found.place.data):
+            return found
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning("%s Nothing is wrong if only augmentation differs.", self._said(found))
+        return None
+
+    def _labels_told(self) -> dict[int, LabelsSeen]:
+        with self._lock:
+            return {rank: beat.labels for rank, beat in self._heartbeats.beats.items() if rank != self.rank}
+
+    def _said(self, verdict: Verdict) -> str:
+        said = describe_verdict(verdict, self.workers[verdict.rank])
+        return f"All workers must read the same data.\nReceived: {said}"
 
     def _abort_once(self) -> None:
         if not self._is_aborted and self.verdict is not None:
@@ -276,3 +322,4 @@ def watch_loop(strategy: tf.distribute.Strategy) -> None:
         watch = WATCH_OF_LOOP.set(strategy, PeerWatch(rank, workers, heartbeats, passes_read(strategy)))
         watch.begin()
     watch.begin_loop()
+    watch.compare_first_labels()

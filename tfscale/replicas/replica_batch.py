@@ -179,11 +179,16 @@ def count_rows(data: Any, sizes: Sequence[int | None] | None = None) -> tuple[An
 
 def own_parts(batch: Any, replicas: LocalReplicas, *, stand_in: bool = True) -> tuple[ReplicaBatch, ...]:
     """The batches of this process's replicas: of a global batch that is to be split, or that was before it was read."""
-    if isinstance(batch, tuple) and batch and all(isinstance(part, ReplicaBatch) for part in batch):
+    if are_parts(batch):
         for part in batch:
             mark_rows(part)
         return batch
     return split_global_batch(batch, replicas, stand_in=stand_in)
+
+
+def are_parts(batch: Any) -> bool:
+    """Whether a batch was split before it was read."""
+    return isinstance(batch, tuple) and bool(batch) and all(isinstance(part, ReplicaBatch) for part in batch)
 
 
 def mark_rows(part: ReplicaBatch) -> None:

@@ -37,21 +37,22 @@ def begin_loop(strategy: tf.distribute.Strategy, function: Any = None) -> None:
         function: That it gave to `strategy.run`; of tfscale's own there are many, outside of loops.
     """
     replicas = local_replicas(strategy)
-    if strategy in LOGICAL_RUN and function is not None and not _is_of_tfscale(function):
+    if strategy in LOGICAL_RUN and function is not None and not is_of_tfscale(function):
         raise ModelError(
             "With `logical_replicas` a model trains by `fit` or `train_on_batch`: a loop by hand knows none of "
             "them.\n"
             f"Received: logical_replicas={LOGICAL_RUN[strategy]} and a function that is given to `strategy.run`. Leave "
             "`logical_replicas` out, or put what the function does into `compute_loss`."
         )
-    if replicas.here < replicas.total and strategy not in RUNS_LOOPS and not _is_of_tfscale(function):
+    if replicas.here < replicas.total and strategy not in RUNS_LOOPS and not is_of_tfscale(function):
         RUNS_LOOPS.set(strategy, True)
         _explain_what_is_uncaught(strategy)
         _explain_what_ends_a_cell(strategy)
         watch_loop(strategy)
 
 
-def _is_of_tfscale(function: Any) -> bool:
+def is_of_tfscale(function: Any) -> bool:
+    """Whether a function is of the library, of which there are many outside of loops."""
     while isinstance(function, functools.partial):
         function = function.func
     module = getattr(function, "__module__", None) or ""

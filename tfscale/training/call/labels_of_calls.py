@@ -11,7 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.data.labels import SumsOfLabels, seed_alike, worker_with_other_labels
+from tfscale.cluster.passes import seed_alike
+from tfscale.data.labels import SumsOfLabels, worker_with_other_labels
 from tfscale.errors import DataError
 from tfscale.replicas.replica_batch import local_replicas
 

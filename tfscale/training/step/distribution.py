@@ -14,12 +14,15 @@ import tensorflow as tf
 
 from tfscale.data.dataset import GlobalDataset, OwnBatches, find_global_dataset
 from tfscale.data.labels_read import READING
+from tfscale.data.loop_data import noting_for_loop
+from tfscale.data.pass_ends import PassEnds
 from tfscale.errors import DataError
 from tfscale.exact.plain_step import has_own_logs
 from tfscale.framework.datasets import batch_sizes, has_unseeded_shuffle, one_replica_spec
 from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.peers import passes_read
 from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, GlobalBatches, local_replicas
+from tfscale.replicas.uncaught import is_of_tfscale
 from tfscale.training.step.batch_checks import EXPECTED, checked_batches
 from tfscale.training.step.unprepared import calling_model, is_prepared, prepare_other
 
@@ -61,11 +64,32 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         checked = checked_batches(dataset, expected, sizes)
         batches = functools.partial(GlobalBatches, checked, strategy, logical=logical, sizes=sizes)
         reading = READING.of(strategy)
-        if model is None or reading is None:
-            return batches(for_loop=model is None)
+        if model is None:
+            replicas = local_replicas(strategy)
+            if replicas.here == replicas.total:
+                return batches(for_loop=True)
+            return batches(for_loop=True, noting=functools.partial(noting_for_loop, passes=passes_read(strategy)))
+        if reading is None:
+            return batches()
         return batches(noting=reading.add(checked, passes_read(strategy)))
 
     strategy.experimental_distribute_dataset = distribute
+    _note_ends_of_own_data(strategy)
+
+
+def _note_ends_of_own_data(strategy: tf.distribute.Strategy) -> None:
+    """Has the ends of data noted of which a script makes each worker's own: a step needs a batch of every worker."""
+    replicas, distribute = local_replicas(strategy), strategy.distribute_datasets_from_function
+    if replicas.here == replicas.total:
+        return
+
+    def distribute_own(dataset_fn: Any, options: Any = None) -> tf.distribute.DistributedDataset:
+        if is_of_tfscale(dataset_fn):
+            return distribute(dataset_fn, options)
+        ends = PassEnds(passes_read(strategy))
+        return distribute(lambda context: ends.noting(dataset_fn(context)), options)
+
+    strategy.distribute_datasets_from_function = distribute_own
 
 
 def dataset_spec(dataset: Any) -> Any:
