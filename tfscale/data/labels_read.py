@@ -90,7 +90,7 @@ class LabelsRead:
             number, index = state
             is_power = tf.equal(tf.bitwise.bitwise_and(index, index - 1), 0)
             leaves = tf.nest.flatten(labels_of(batch), expand_composites=True)
-            labels = [leaf for leaf in leaves if leaf.dtype not in (tf.variant, tf.resource)]
+            labels = [leaf for leaf in leaves if leaf is not None and leaf.dtype not in (tf.variant, tf.resource)]
 
             def noted() -> tf.Tensor:
                 given = tf.numpy_function(self._note, [number, index, *labels], tf.int64)
@@ -98,7 +98,7 @@ class LabelsRead:
 
             number = tf.cond(is_power | tf.equal(index % _EVERY, 0), noted, lambda: number)
             with tf.control_dependencies([number]):
-                return (number, index + 1), tf.nest.map_structure(tf.identity, batch, expand_composites=True)
+                return (number, index + 1), tf.nest.map_structure(_after, batch, expand_composites=True)
 
         return dataset.scan((tf.constant(-1, tf.int64), tf.constant(0, tf.int64)), note)
 
@@ -282,6 +282,11 @@ def reading_alike(strategy: tf.distribute.Strategy, name: str, data: Any, *, goe
             READING.forget(strategy)
         else:
             READING.set(strategy, around)
+
+
+def _after(leaf: Any) -> Any:
+    """A part of a batch, which waits for what is noted of it; None where weights are not given."""
+    return None if leaf is None else tf.identity(leaf)
 
 
 def _num_rows(data: Any) -> int:
