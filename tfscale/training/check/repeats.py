@@ -1,7 +1,7 @@
 """Is the largest of some whole numbers asked for to repeat rows, and told to nobody else?
 
 `tf.repeat(rows, times)` repeats all rows as often as the one that is repeated most, and takes those that were wanted.
-So do the sums and means of ragged rows, which need the row of each value. What they make does not depend on the largest.
+So do sums and means of ragged rows, which need the row of each value. What they make does not depend on the largest.
 """
 
 from __future__ import annotations
