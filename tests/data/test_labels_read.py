@@ -47,6 +47,16 @@ def _batches(*orders):
     return labels.map(lambda label: (tf.zeros(3), label)).batch(2)
 
 
+@pytest.mark.parametrize("weights", [None, {"a": None, "b": None}, (None, tf.constant([1.0, 2.0]))])
+def test_weights_that_are_not_there(weights):
+    data = tf.data.Dataset.from_tensors(0).map(lambda _: (tf.zeros([2, 3]), tf.constant([1, 2]), weights))
+    read = LabelsRead(data)
+    ((_, labels, given),) = read.noting(data)
+    assert read.position == (1, 1)
+    assert labels.numpy().tolist() == [1, 2]
+    tf.nest.assert_same_structure(given, next(iter(data))[2])
+
+
 def test_passes_are_noted_apart():
     read = LabelsRead(_batches())
     noted = read.noting(_batches(range(10), reversed(range(10))))

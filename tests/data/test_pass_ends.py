@@ -15,12 +15,14 @@ DATA = {
     "nested": NUMBERS.map(lambda each: ({"a": each}, (each, each + 1))),
     "ragged": NUMBERS.map(lambda each: (tf.ragged.range(each), each)),
     "sparse": NUMBERS.map(lambda each: (tf.sparse.from_dense(each), each)),
+    "no weights": NUMBERS.map(lambda each: (each, each, None)),
+    "weights of one of two": NUMBERS.map(lambda each: (each, (each, each), (None, each))),
     "text": NUMBERS.map(lambda each: (tf.strings.as_string(each), each)),
 }
 
 
 def _leaves(batch):
-    return [np.asarray(leaf) for leaf in tf.nest.flatten(batch, expand_composites=True)]
+    return [np.asarray(leaf) for leaf in tf.nest.flatten(batch, expand_composites=True) if leaf is not None]
 
 
 @pytest.mark.parametrize("name", DATA)

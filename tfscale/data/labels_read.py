@@ -83,7 +83,7 @@ def noting_labels(dataset: tf.data.Dataset, note: Callable[..., np.int64]) -> tf
     def step(state: tuple[tf.Tensor, tf.Tensor], batch: Any) -> Any:
         number, index = state
         leaves = tf.nest.flatten(labels_of(batch), expand_composites=True)
-        labels = [leaf for leaf in leaves if leaf.dtype not in (tf.variant, tf.resource)]
+        labels = [leaf for leaf in leaves if leaf is not None and leaf.dtype not in (tf.variant, tf.resource)]
 
         def noted() -> tf.Tensor:
             given = tf.numpy_function(note, [number, index, *labels], tf.int64)
@@ -91,7 +91,7 @@ def noting_labels(dataset: tf.data.Dataset, note: Callable[..., np.int64]) -> tf
 
         number = tf.cond(is_noted(index), noted, lambda: number)
         with tf.control_dependencies([number]):
-            return (number, index + 1), tf.nest.map_structure(tf.identity, batch, expand_composites=True)
+            return (number, index + 1), tf.nest.map_structure(_after, batch, expand_composites=True)
 
     return dataset.scan((tf.constant(-1, tf.int64), tf.constant(0, tf.int64)), step)
 
@@ -296,6 +296,11 @@ def reading_alike(strategy: tf.distribute.Strategy, name: str, data: Any, *, goe
             READING.forget(strategy)
         else:
             READING.set(strategy, around)
+
+
+def _after(leaf: Any) -> Any:
+    """A part of a batch, which waits for what is noted of it; None where weights are not given."""
+    return None if leaf is None else tf.identity(leaf)
 
 
 def _num_rows(data: Any) -> int:

@@ -118,7 +118,8 @@ def gather_rows_of_workers(strategy: tf.distribute.Strategy, rows: Any) -> Any:
 
     Args:
         strategy: Of the job.
-        rows: Structure of tensors `[rows, ...]`; any number of rows, but at least one.
+        rows: Structure of tensors `[rows, ...]`, ragged and sparse ones among them; any number of rows, but at least
+            one.
     """
     replicas = local_replicas(strategy)
     if replicas.here == replicas.total:
@@ -127,7 +128,25 @@ def gather_rows_of_workers(strategy: tf.distribute.Strategy, rows: Any) -> Any:
     def gather() -> list[Any]:
         # Each replica of a worker has the worker's rows: all but the first send none.
         is_first = replica_id() == replicas.first
-        return [all_gather(tf.identity(leaf) if is_first else leaf[:0]) for leaf in tf.nest.flatten(rows)]
+        rank = replicas.first // replicas.here
+        return [_rows_of_all(leaf, rank, is_sent=is_first) for leaf in tf.nest.flatten(rows)]
 
     everyone: Any = tf.function(lambda: strategy.run(gather), autograph=False).get_concrete_function()()
     return tf.nest.pack_sequence_as(rows, [strategy.experimental_local_results(each)[0] for each in everyone])
+
+
+def _rows_of_all(leaf: Any, rank: int, *, is_sent: bool) -> Any:
+    """The rows of all workers, of which one replica each sends some."""
+
+    def gathered(tensor: Any) -> Any:
+        return all_gather(tf.identity(tensor) if is_sent else tensor[:0])
+
+    if isinstance(leaf, tf.RaggedTensor):
+        lengths = [gathered(each) for each in leaf.nested_row_lengths()]
+        return tf.RaggedTensor.from_nested_row_lengths(gathered(leaf.flat_values), lengths, validate=False)
+    if isinstance(leaf, tf.SparseTensor):
+        shapes = gathered(leaf.dense_shape[tf.newaxis])
+        first = tf.pad(tf.reduce_sum(shapes[:rank, :1], 0), [[0, leaf.shape.rank - 1]])
+        shape = tf.concat([tf.reduce_sum(shapes[:, :1], 0), tf.reduce_max(shapes[:, 1:], 0)], 0)
+        return tf.SparseTensor(gathered(leaf.indices + first), gathered(leaf.values), shape)
+    return gathered(leaf)

@@ -40,6 +40,33 @@ def _weighted(targets: Any, outputs: Any, replicas: Any) -> Any:
     return tf.reduce_sum(weights * _each(targets, outputs)) / tf.reduce_sum(weights) / replicas
 
 
+def _ragged(targets: Any, outputs: Any) -> Any:
+    lengths = 1 + tf.cast(targets[:, 0] > 0, tf.int32)
+    return tf.RaggedTensor.from_tensor(tf.square(targets - outputs), lengths=lengths)
+
+
+def _masked(targets: Any, outputs: Any, replicas: Any) -> Any:
+    lengths = 1 + tf.cast(targets[:, 0] > 0, tf.int64)
+    ragged = _ragged(targets, outputs)
+    mask = tf.cast(tf.sequence_mask(lengths), outputs.dtype)
+    return tf.reduce_mean(tf.reduce_sum(ragged.to_tensor() * mask, -1) / tf.reduce_sum(mask, -1)) / replicas
+
+
+def _repeated(targets: Any, outputs: Any, replicas: Any) -> Any:
+    times = 1 + tf.cast(targets[:, 0] > 0, tf.int32)
+    return tf.reduce_sum(tf.repeat(tf.square(outputs), times, axis=0)) / BATCH
+
+
+def _largest_whole(targets: Any, outputs: Any, replicas: Any) -> Any:
+    largest = tf.cast(tf.reduce_max(tf.cast(10 * targets, tf.int32)), outputs.dtype)
+    return largest * tf.reduce_mean(_each(targets, outputs)) / replicas
+
+
+def _longest(targets: Any, outputs: Any, replicas: Any) -> Any:
+    longest = tf.reduce_max(tf.cast(4 * tf.abs(targets[:, 0]), tf.int32))
+    return tf.reduce_mean(tf.reduce_sum(outputs[:, :1] * tf.ones([1, longest]), -1)) / replicas
+
+
 def _divided_once_more(targets: Any, outputs: Any, replicas: Any) -> Any:
     return keras.losses.MeanSquaredError()(targets, outputs) / replicas
 
@@ -55,6 +82,9 @@ BENT: dict[str, Loss] = {
     "products of units": lambda y, z, n: tf.reduce_sum(tf.square(tf.matmul(z, z, transpose_a=True))) / BATCH,
     "pairs of rows": _pairs,
     "the largest of the batch": lambda y, z, n: tf.reduce_max(_each(y, z)) / n,
+    "the largest whole number": _largest_whole,
+    "a mask up to the longest": _masked,
+    "what is added up over the longest": _longest,
     "a limited mean": lambda y, z, n: tf.maximum(tf.reduce_mean(_each(y, z)), 0.1) / n,
 }
 TWICE: dict[str, Loss] = {
@@ -65,6 +95,8 @@ SUMS: dict[str, Loss] = {
     "a mean": lambda y, z, n: tf.reduce_mean(_each(y, z)) / n,
     "a loss of Keras": lambda y, z, n: keras.losses.MeanSquaredError()(y, z),
     "two losses": lambda y, z, n: keras.losses.MeanSquaredError()(y, z) + tf.reduce_mean(tf.abs(z)) / n,
+    "means of ragged rows": lambda y, z, n: tf.reduce_mean(tf.reduce_mean(_ragged(y, z), axis=1)) / n,
+    "rows that are repeated": _repeated,
     "a root of each row": lambda y, z, n: tf.reduce_sum(tf.sqrt(1.0 + _each(y, z))) / BATCH,
     "a quotient in each row": lambda y, z, n: tf.nn.compute_average_loss(keras.losses.cosine_similarity(y, z)),
     "a scalar beside each row": lambda y, z, n: tf.reduce_mean(_each(y, z) + tf.reduce_mean(tf.square(z))) / n,

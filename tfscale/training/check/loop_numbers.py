@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.replicas.made import made_under
+from tfscale.training.check.repeats import only_repeats
 from tfscale.training.check.thresholds import Asked, floating_inputs, goes_by, taken_apart
 
 _CURVED = {
@@ -70,7 +71,7 @@ def _bends(sizes: Collection[int | None], weights: Collection[tuple[int | None, 
         # So the gradient of a product reaches the rows of which either side was made.
         return [Asked(op.inputs[0], 0)]
     if op.type in _EXTREMES:
-        return [Asked(op.outputs[0], 0)]
+        return [] if only_repeats(op) else [Asked(op.outputs[0], 0)]
     if op.type in _PRODUCTS or op.type in _SUMS:
         one, other = op.inputs
         if op.type in _SUMS:
