@@ -35,6 +35,29 @@ def labels_of(batch: Any) -> Any:
     return batch[1:] if isinstance(batch, tuple) and len(batch) > 1 else batch
 
 
+def inputs_of(batch: Any) -> Any:
+    """The inputs of a batch that has labels; nothing where they are what `labels_of` returns.
+
+    Args:
+        batch: As `labels_of`.
+    """
+    return batch[:1] if isinstance(batch, tuple) and len(batch) > 1 else ()
+
+
+def are_all_one(labels: Any) -> bool:
+    """Whether labels tell no example from another: each array of them holds one number only.
+
+    Args:
+        labels: Arrays.
+
+    Example:
+        >>> import numpy as np
+        >>> are_all_one([np.zeros(3), np.ones(3)]), are_all_one([np.arange(3)])
+        (True, False)
+    """
+    return all(each.size and bool(np.all(each == each.flat[0])) for each in map(np.asarray, labels))
+
+
 class SumsOfLabels:
     """Sums of the labels of several batches, by which workers tell whether they have had the same.
 

@@ -18,7 +18,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.cluster.passes import PassesRead
-from tfscale.data.labels import SumsOfLabels, labels_of, seed_alike, worker_with_other_labels
+from tfscale.data.labels import (
+    SumsOfLabels,
+    are_all_one,
+    inputs_of,
+    labels_of,
+    seed_alike,
+    worker_with_other_labels,
+)
 from tfscale.data.pass_ends import PassEnds
 from tfscale.errors import DataError
 from tfscale.framework.datasets import draws_values
@@ -41,18 +48,26 @@ class _Noted(NamedTuple):
     """That were read."""
     sums: np.ndarray
     """Of those that were noted."""
+    inputs: np.ndarray
+    """Sums of their inputs, as long as labels tell no example from another; else zeros."""
 
 
 class _Pass:
     def __init__(self) -> None:
-        self._sums = SumsOfLabels()
+        self._sums, self._inputs = SumsOfLabels(), SumsOfLabels()
+        self._needs_inputs = True
         self.count = 0
         self._noted: dict[int, _Noted] = {}
 
-    def note(self, index: int, labels: Any) -> None:
+    def note(self, index: int, labels: Any, inputs: Any) -> None:
         self._sums.add(labels)
+        # A loss of the model's own, as of triplets or by CTC, often has zeros for labels.
+        self._needs_inputs = self._needs_inputs and are_all_one(labels)
+        if self._needs_inputs:
+            self._inputs.add(inputs)
         self.count += 1
-        self._noted[self.count] = _Noted(index + 1, self._sums.numbers.copy())
+        of_inputs = self._inputs.numbers * self._needs_inputs
+        self._noted[self.count] = _Noted(index + 1, self._sums.numbers.copy(), of_inputs)
 
     def until(self, count: int) -> _Noted:
         """What was noted of so many; all before are not asked for any more."""
@@ -89,11 +104,10 @@ class LabelsRead:
         def note(state: tuple[tf.Tensor, tf.Tensor], batch: Any) -> Any:
             number, index = state
             is_power = tf.equal(tf.bitwise.bitwise_and(index, index - 1), 0)
-            leaves = tf.nest.flatten(labels_of(batch), expand_composites=True)
-            labels = [leaf for leaf in leaves if leaf.dtype not in (tf.variant, tf.resource)]
+            labels, inputs = _readable(labels_of(batch)), _readable(inputs_of(batch))
 
             def noted() -> tf.Tensor:
-                given = tf.numpy_function(self._note, [number, index, *labels], tf.int64)
+                given = tf.numpy_function(self._note, [number, index, len(labels), *labels, *inputs], tf.int64)
                 return tf.ensure_shape(given, ())
 
             number = tf.cond(is_power | tf.equal(index % _EVERY, 0), noted, lambda: number)
@@ -102,7 +116,7 @@ class LabelsRead:
 
         return dataset.scan((tf.constant(-1, tf.int64), tf.constant(0, tf.int64)), note)
 
-    def _note(self, number: np.int64, index: np.int64, *labels: Any) -> np.int64:
+    def _note(self, number: np.int64, index: np.int64, num_labels: int, *leaves: Any) -> np.int64:
         with self._lock:
             if number < 0:
                 number = np.int64(len(self._passes))
@@ -110,7 +124,7 @@ class LabelsRead:
                 self._passes[:-_KEPT_PASSES] = [None] * max(len(self._passes) - _KEPT_PASSES, 0)
             read = self._passes[number]
             if read is not None:
-                read.note(int(index), labels)
+                read.note(int(index), leaves[:num_labels], leaves[num_labels:])
         return number
 
     @property
@@ -126,6 +140,11 @@ class LabelsRead:
         with self._lock:
             read = self._passes[num_passes - 1] if num_passes else None
             return None if read is None else read.until(count)
+
+
+def _readable(part: Any) -> list[tf.Tensor]:
+    leaves = tf.nest.flatten(part, expand_composites=True)
+    return [leaf for leaf in leaves if leaf.dtype not in (tf.variant, tf.resource)]
 
 
 class Reading:
@@ -212,7 +231,8 @@ class Reading:
 
         Raises:
             DataError: On every worker, when one has read others. Of other labels only a warning where functions of the
-                data draw, which may have made them of the same examples, and of `predict`, which may be given noise.
+                data draw, which may have made them of the same examples, and of `predict`, which may be given noise. So
+                of other inputs of labels that are all one number.
         """
         self._num_compared = len(self._read)
         for ends in self._ends:
@@ -223,23 +243,31 @@ class Reading:
             found = self._difference(read)
             if found is None:
                 continue
-            if not read.may_be_augmented and self._name != "predict":
-                raise DataError(self._said(found))
-            if not self._has_warned:
+            what, where = found
+            if what == "labels" and not read.may_be_augmented and self._name != "predict":
+                raise DataError(self._said(where))
+            if not self._has_warned and not (what == "inputs" and read.may_be_augmented):
                 self._has_warned = True
-                _log.warning("%s Nothing is wrong if only augmentation differs.", self._said(found))
+                _log.warning("%s Nothing is wrong if only augmentation or noise differs.", self._said(where))
 
-    def _difference(self, read: LabelsRead) -> str | None:
+    def _difference(self, read: LabelsRead) -> tuple[str, str] | None:
+        """What differs, and where, in words."""
         # Some have read further ahead.
         everyone = gather_from_workers(self._strategy, tf.constant(read.position, tf.int64))
         least = min((int(num_passes), int(count)) for num_passes, count in everyone)
         noted = read.until(least)
-        sums = np.full_like(SumsOfLabels().numbers, np.nan) if noted is None else noted.sums
-        other = worker_with_other_labels(self._strategy, sums)
-        if other is None:
-            return None
+        unknown = np.full_like(SumsOfLabels().numbers, np.nan)
         batches = "" if noted is None else f" in the first {noted.batches} batch(es)"
-        return f"other labels on worker {other} than on worker 0{batches}"
+        other = worker_with_other_labels(self._strategy, unknown if noted is None else noted.sums)
+        if other is not None:
+            return "labels", f"other labels on worker {other} than on worker 0{batches}"
+        other = worker_with_other_labels(self._strategy, unknown if noted is None else noted.inputs)
+        if other is not None:
+            return (
+                "inputs",
+                f"other inputs, of labels that are all one number, on worker {other} than on worker 0{batches}",
+            )
+        return None
 
     def _said(self, found: str) -> str:
         return (
