@@ -42,6 +42,45 @@ def shuffled_by_keras(directory: str) -> dict[Any, Any]:
     return found | {seed: _batches_of_items(dp, seed) for seed in (1, "rank")}
 
 
+def ordered_by_time(directory: str) -> dict[str, Any]:
+    """The rows that this worker trains on where a pipeline hands on what is ready first, or what is said of it."""
+    dp = tfscale.DataParallel(global_batch=GLOBAL_BATCH)
+    options = tf.data.Options()
+    options.deterministic = False
+    examples = tf.data.Dataset.from_tensor_slices((IDS.astype("float32")[:, np.newaxis], Y))
+    batches = examples.batch(GLOBAL_BATCH)
+    late = {"num_parallel_calls": 4, "deterministic": False}
+    pipelines = {
+        "map": batches.map(_sooner_or_later, **late),
+        "interleave": examples.interleave(_one, cycle_length=4, **late).batch(GLOBAL_BATCH),
+        "options": batches.map(_sooner_or_later, num_parallel_calls=4).with_options(options),
+    }
+    found: dict[str, Any] = {}
+    for name, data in pipelines.items():
+        found[name] = []
+        try:
+            _noting_rows(dp, found[name]).fit(data, verbose=0)
+        except tfscale.DataError as error:
+            found[name] = str(error)
+    try:
+        dp.dataset(examples.map(_sooner_or_later, **late))
+    except tfscale.DataError as error:
+        found["examples"] = str(error)
+    return found
+
+
+def _one(*example: tf.Tensor) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(example)
+
+
+def _sooner_or_later(x: tf.Tensor, y: tf.Tensor) -> Any:
+    def wait(x: np.ndarray) -> np.ndarray:
+        time.sleep(random.random() / 50)
+        return x
+
+    return tf.ensure_shape(tf.numpy_function(wait, [x], tf.float32), x.shape), y
+
+
 def _differing(dp: Any, fault: str) -> str:
     """One worker has other examples than the chief, or other arguments."""
     rows, arguments = X, {}

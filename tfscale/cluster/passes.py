@@ -133,6 +133,7 @@ class PassesRead:
         self.last_labels = LabelsSeen()
         """Of all data whose labels are noted."""
         self._augmented: set[int] = set()
+        self._without_labels: set[int] = set()
 
     def add_data(self, *, may_be_augmented: bool = False) -> int:
         """Returns the number of one more data set; every worker calls it.
@@ -148,7 +149,7 @@ class PassesRead:
 
     def may_be_augmented(self, data: int) -> bool:
         """Whether other labels of a data set may be of the same examples."""
-        return data in self._augmented
+        return data in self._augmented or data in self._without_labels
 
     def begin(self, data: int) -> int:
         """Returns the number of one more pass."""
@@ -183,9 +184,15 @@ class PassesRead:
         with self._lock:
             return self._ended.get((data, number))
 
-    def note_labels(self, labels: LabelsSeen) -> None:
-        """Notes the labels of a pass until some batch."""
+    def note_labels(self, labels: LabelsSeen, *, may_be_augmented: bool = False) -> None:
+        """Notes the labels of a pass until some batch.
+
+        Args:
+            labels: Of it.
+            may_be_augmented: Whether those so far are inputs, as labels tell no example from another.
+        """
         with self._lock:
+            (self._without_labels.add if may_be_augmented else self._without_labels.discard)(labels.data)
             self._labels[labels.place] = self.last_labels = labels
             _leave(self._labels, _KEPT_LABELS)
 

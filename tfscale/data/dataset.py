@@ -79,6 +79,10 @@ class GlobalDataset:
         self._strategy = strategy
         self.logical_replicas = logical_replicas
         self._source = make_files(source) if sharding == "files" else make_source(source)
+        replicas = local_replicas(strategy)
+        self._num_workers = replicas.total // replicas.here
+        if self._num_workers > 1 and isinstance(self._source, StreamSource):
+            self._source = self._source.in_one_order()
         if cache is True and isinstance(self._source, StreamSource):
             self._source = self._source.cached()
         self._keeps_examples = cache is True
@@ -87,8 +91,6 @@ class GlobalDataset:
         self._buffer = DEFAULT_BUFFER if shuffle is True else _check_buffer(shuffle)
         # Of training, which all workers do together, and of a script that looks at the batches on one of them.
         self._position, self._own_position = _Position(), _Position()
-        replicas = local_replicas(strategy)
-        self._num_workers = replicas.total // replicas.here
         self._is_unmeasured = isinstance(worker_load, str)
         loads = self._loads(None if isinstance(worker_load, str) else worker_load)
         self._rows = EpochRows(self._source.num_examples, global_batch, loads, drop_remainder)

@@ -34,6 +34,40 @@ def labels_of(batch: Any) -> Any:
     return batch[1:] if isinstance(batch, tuple) and len(batch) > 1 else batch
 
 
+def readable_parts(batch: Any) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """The tensors of `labels_of(batch)` that Python can read, and those of the inputs beside them.
+
+    Args:
+        batch: As a data set yields it.
+    """
+    has_labels = labels_of(batch) is not batch
+    return _readable(labels_of(batch)), _readable(batch[:1] if has_labels else ())
+
+
+def _readable(part: Any) -> list[tf.Tensor]:
+    leaves = tf.nest.flatten(part, expand_composites=True)
+    return [leaf for leaf in leaves if leaf is not None and leaf.dtype not in (tf.variant, tf.resource)]
+
+
+def after(leaf: Any) -> Any:
+    """A part of a batch, which waits for what is noted of it; None where weights are not given."""
+    return None if leaf is None else tf.identity(leaf)
+
+
+def are_all_one(labels: Any) -> bool:
+    """Whether labels tell no example from another: each array of them holds one number only.
+
+    Args:
+        labels: Arrays.
+
+    Example:
+        >>> import numpy as np
+        >>> are_all_one([np.zeros(3), np.ones(3)]), are_all_one([np.arange(3)])
+        (True, False)
+    """
+    return all(each.size and bool(np.all(each == each.flat[0])) for each in map(np.asarray, labels))
+
+
 class SumsOfLabels:
     """Sums of the labels of several batches, by which workers tell whether they have had the same.
 
@@ -73,6 +107,50 @@ class SumsOfLabels:
             numbers = np.nan_to_num(array.astype(np.float64), posinf=1.0, neginf=-1.0)
             signs = 2 * draw.integers(0, 2, (_SUMS, len(numbers)), dtype=np.int8) - 1
             self.numbers += np.append(signs @ numbers, numbers @ numbers)
+
+
+class SumsOfExamples:
+    """`SumsOfLabels` of several batches; and of their inputs, as long as labels tell no example from another.
+
+    A loss of the model's own, as of triplets or by CTC, often has zeros for labels.
+
+    Example:
+        >>> import numpy as np
+        >>> sums = SumsOfExamples()
+        >>> sums.add([np.zeros(4)], [np.arange(4.0)])
+        >>> sums.are_of_inputs, float(sums.of_inputs[-1])
+        (True, 14.0)
+        >>> sums.add([np.arange(4)], [np.arange(4.0)])
+        >>> sums.are_of_inputs, float(sums.of_inputs[-1])
+        (False, 0.0)
+    """
+
+    def __init__(self) -> None:
+        self._labels, self._inputs = SumsOfLabels(), SumsOfLabels()
+        self.are_of_inputs = True
+        """Whether the labels so far are all one number."""
+
+    @property
+    def of_labels(self) -> np.ndarray:
+        """As `SumsOfLabels.numbers`."""
+        return self._labels.numbers.copy()
+
+    @property
+    def of_inputs(self) -> np.ndarray:
+        """Likewise; zeros where labels tell."""
+        return self._inputs.numbers * self.are_of_inputs
+
+    def add(self, labels: Any, inputs: Any) -> None:
+        """Adds those of the next batch.
+
+        Args:
+            labels: A structure of arrays or tensors, of numbers or strings.
+            inputs: Likewise.
+        """
+        self._labels.add(labels)
+        self.are_of_inputs = self.are_of_inputs and are_all_one(keras.tree.flatten(labels))
+        if self.are_of_inputs:
+            self._inputs.add(inputs)
 
 
 def worker_with_other_labels(strategy: tf.distribute.Strategy, sums: Any) -> int | None:

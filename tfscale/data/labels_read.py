@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.cluster.passes import READ_ALIKE, PassesRead
-from tfscale.data.labels import SumsOfLabels, labels_of, worker_with_other_labels
+from tfscale.data.labels import SumsOfExamples, SumsOfLabels, after, readable_parts, worker_with_other_labels
 from tfscale.data.pass_ends import PassEnds
 from tfscale.errors import DataError
 from tfscale.framework.datasets import draws_values
@@ -41,18 +41,20 @@ class _Noted(NamedTuple):
     """That were read."""
     sums: np.ndarray
     """Of those that were noted."""
+    inputs: np.ndarray
+    """Sums of their inputs, as long as labels tell no example from another; else zeros."""
 
 
 class _Pass:
     def __init__(self) -> None:
-        self._sums = SumsOfLabels()
+        self._sums = SumsOfExamples()
         self.count = 0
         self._noted: dict[int, _Noted] = {}
 
-    def note(self, index: int, labels: Any) -> None:
-        self._sums.add(labels)
+    def note(self, index: int, labels: Any, inputs: Any) -> None:
+        self._sums.add(labels, inputs)
         self.count += 1
-        self._noted[self.count] = _Noted(index + 1, self._sums.numbers.copy())
+        self._noted[self.count] = _Noted(index + 1, self._sums.of_labels, self._sums.of_inputs)
 
     def until(self, count: int) -> _Noted:
         """What was noted of so many; all before are not asked for any more."""
@@ -75,23 +77,23 @@ def noting_labels(dataset: tf.data.Dataset, note: Callable[..., np.int64]) -> tf
 
     Args:
         dataset: Of global batches.
-        note: Takes the number of the pass, -1 in its first call; the index of the batch, from 0; arrays of labels and
-            weights. Returns the number of the pass, from 0. A thread of TensorFlow's calls it.
+        note: Takes the number of the pass, -1 in its first call; the index of the batch, from 0; how many of the arrays
+            that follow are labels and weights; these, and those of inputs. Returns the number of the pass, from 0. A
+            thread of TensorFlow's calls it.
     """
 
     @tf.autograph.experimental.do_not_convert
     def step(state: tuple[tf.Tensor, tf.Tensor], batch: Any) -> Any:
         number, index = state
-        leaves = tf.nest.flatten(labels_of(batch), expand_composites=True)
-        labels = [leaf for leaf in leaves if leaf is not None and leaf.dtype not in (tf.variant, tf.resource)]
+        labels, inputs = readable_parts(batch)
 
         def noted() -> tf.Tensor:
-            given = tf.numpy_function(note, [number, index, *labels], tf.int64)
+            given = tf.numpy_function(note, [number, index, len(labels), *labels, *inputs], tf.int64)
             return tf.ensure_shape(given, ())
 
         number = tf.cond(is_noted(index), noted, lambda: number)
         with tf.control_dependencies([number]):
-            return (number, index + 1), tf.nest.map_structure(_after, batch, expand_composites=True)
+            return (number, index + 1), tf.nest.map_structure(after, batch, expand_composites=True)
 
     return dataset.scan((tf.constant(-1, tf.int64), tf.constant(0, tf.int64)), step)
 
@@ -118,7 +120,7 @@ class LabelsRead:
         """`dataset`, whose passes are noted, as `noting_labels` has it."""
         return noting_labels(dataset, self._note)
 
-    def _note(self, number: np.int64, index: np.int64, *labels: Any) -> np.int64:
+    def _note(self, number: np.int64, index: np.int64, num_labels: int, *leaves: Any) -> np.int64:
         with self._lock:
             if number < 0:
                 number = np.int64(len(self._passes))
@@ -126,7 +128,7 @@ class LabelsRead:
                 self._passes[:-_KEPT_PASSES] = [None] * max(len(self._passes) - _KEPT_PASSES, 0)
             read = self._passes[number]
             if read is not None:
-                read.note(int(index), labels)
+                read.note(int(index), leaves[:num_labels], leaves[num_labels:])
         return number
 
     @property
@@ -228,7 +230,8 @@ class Reading:
 
         Raises:
             DataError: On every worker, when one has read others. Of other labels only a warning where functions of the
-                data draw, which may have made them of the same examples, and of `predict`, which may be given noise.
+                data draw, which may have made them of the same examples, and of `predict`, which may be given noise. So
+                of other inputs of labels that are all one number.
         """
         self._num_compared = len(self._read)
         for ends in self._ends:
@@ -239,23 +242,31 @@ class Reading:
             found = self._difference(read)
             if found is None:
                 continue
-            if not read.may_be_augmented and self._name != "predict":
-                raise DataError(self._said(found))
-            if not self._has_warned:
+            what, where = found
+            if what == "labels" and not read.may_be_augmented and self._name != "predict":
+                raise DataError(self._said(where))
+            if not self._has_warned and not (what == "inputs" and read.may_be_augmented):
                 self._has_warned = True
-                _log.warning("%s Nothing is wrong if only augmentation differs.", self._said(found))
+                _log.warning("%s Nothing is wrong if only augmentation or noise differs.", self._said(where))
 
-    def _difference(self, read: LabelsRead) -> str | None:
+    def _difference(self, read: LabelsRead) -> tuple[str, str] | None:
+        """What differs, and where, in words."""
         # Some have read further ahead.
         everyone = gather_from_workers(self._strategy, tf.constant(read.position, tf.int64))
         least = min((int(num_passes), int(count)) for num_passes, count in everyone)
         noted = read.until(least)
-        sums = np.full_like(SumsOfLabels().numbers, np.nan) if noted is None else noted.sums
-        other = worker_with_other_labels(self._strategy, sums)
-        if other is None:
-            return None
+        unknown = np.full_like(SumsOfLabels().numbers, np.nan)
         batches = "" if noted is None else f" in the first {noted.batches} batch(es)"
-        return f"other labels on worker {other} than on worker 0{batches}"
+        other = worker_with_other_labels(self._strategy, unknown if noted is None else noted.sums)
+        if other is not None:
+            return "labels", f"other labels on worker {other} than on worker 0{batches}"
+        other = worker_with_other_labels(self._strategy, unknown if noted is None else noted.inputs)
+        if other is not None:
+            return (
+                "inputs",
+                f"other inputs, of labels that are all one number, on worker {other} than on worker 0{batches}",
+            )
+        return None
 
     def _said(self, found: str) -> str:
         return (
@@ -296,11 +307,6 @@ def reading_alike(strategy: tf.distribute.Strategy, name: str, data: Any, *, goe
             READING.forget(strategy)
         else:
             READING.set(strategy, around)
-
-
-def _after(leaf: Any) -> Any:
-    """A part of a batch, which waits for what is noted of it; None where weights are not given."""
-    return None if leaf is None else tf.identity(leaf)
 
 
 def _num_rows(data: Any) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.cluster.passes import LabelsSeen, PassesRead
-from tfscale.data.labels import SumsOfLabels, labels_of
+from tfscale.data.labels import SumsOfExamples, after, labels_of, readable_parts
 from tfscale.data.labels_read import is_noted, noting_labels
 from tfscale.data.pass_ends import PassEnds
 from tfscale.framework.datasets import draws_values
@@ -46,15 +46,15 @@ def noting_batch(strategy: tf.distribute.Strategy, batch: Any) -> Any:
         strategy: Of a job of several workers.
         batch: Nested structure of tensors; on every worker the same.
     """
-    labels = tf.nest.flatten(labels_of(batch), expand_composites=True)
+    labels, inputs = readable_parts(batch)
     if tf.executing_eagerly():
         told = _BY_HAND.of(strategy) or _BY_HAND.set(strategy, _of_batches(strategy, batch))
-        told.note_next(*labels)
+        told.note_next(len(labels), *labels, *inputs)
         return batch
     told = _of_batches(strategy, batch)
-    noted = tf.numpy_function(told.note_next, labels, [])
+    noted = tf.numpy_function(told.note_next, [len(labels), *labels, *inputs], [])
     with tf.control_dependencies([noted] if isinstance(noted, tf.Operation) else noted):
-        return tf.nest.map_structure(tf.identity, batch, expand_composites=True)
+        return tf.nest.map_structure(after, batch, expand_composites=True)
 
 
 def _of_batches(strategy: tf.distribute.Strategy, batch: Any) -> _LabelsTold:
@@ -80,26 +80,29 @@ class _LabelsTold:
         self._num_batches = 0
         self._lock = threading.Lock()
         self._num_passes = 0
-        self._sums: dict[int, SumsOfLabels] = {}
+        self._sums: dict[int, SumsOfExamples] = {}
 
-    def note(self, number: np.int64, index: np.int64, *labels: Any) -> np.int64:
+    def note(self, number: np.int64, index: np.int64, num_labels: int, *leaves: Any) -> np.int64:
+        """As `noting_labels` wants it."""
         with self._lock:
             if number < 0:
                 number = np.int64(self._num_passes)
-                self._sums[int(number)] = SumsOfLabels()
+                self._sums[int(number)] = SumsOfExamples()
                 self._sums.pop(self._num_passes - _KEPT_PASSES, None)
                 self._num_passes += 1
             sums = self._sums.get(int(number))
             if sums is not None:
-                sums.add(labels)
-                numbers = tuple(sums.numbers.tolist())
-                self._passes.note_labels(LabelsSeen(self._data, int(number) + 1, int(index) + 1, numbers))
+                sums.add(leaves[:num_labels], leaves[num_labels:])
+                numbers = tuple((sums.of_labels + sums.of_inputs).tolist())
+                seen = LabelsSeen(self._data, int(number) + 1, int(index) + 1, numbers)
+                # Noise, which each may draw for itself.
+                self._passes.note_labels(seen, may_be_augmented=sums.are_of_inputs)
         return number
 
-    def note_next(self, *labels: Any) -> None:
+    def note_next(self, num_labels: int, *leaves: Any) -> None:
         """Notes a batch of one pass without end."""
         index, self._num_batches = self._num_batches, self._num_batches + 1
         if is_noted(index):
-            self.note(np.int64(0 if index else -1), np.int64(index), *labels)
+            self.note(np.int64(0 if index else -1), np.int64(index), num_labels, *leaves)
         if index == 0:
             self._compare_first()

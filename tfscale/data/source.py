@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.data.files import RecordFiles, files_of_builder
+from tfscale.data.one_order import in_one_order
 from tfscale.errors import DataError
 from tfscale.framework.datasets import batching_dataset
 
@@ -104,6 +105,14 @@ class StreamSource:
     def cached(self) -> StreamSource:
         """The same source, kept in memory once it was read."""
         return StreamSource(self._examples.cache())
+
+    def in_one_order(self) -> StreamSource:
+        """The same source, as several workers read it.
+
+        Raises:
+            DataError: When each would read it in an order of its own.
+        """
+        return StreamSource(in_one_order(self._examples))
 
     def fingerprint(self) -> tuple[int, int]:
         """The number of examples, and a number made of the first."""

@@ -102,6 +102,8 @@ def _rows_of_spec(spec: Any) -> set[Any]:
 
 
 _BATCHES = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")
+# Of what a pipeline holds, so that it can be asked for its definition.
+_MOST_COPIED_BYTES = 2**26
 _MAPS = ("MapDataset", "ParallelMapDataset")
 _FLATTENED = ("FlatMapDataset", "InterleaveDataset", "ParallelInterleaveDataset")
 _UNCHANGED_ELEMENTS = frozenset(
@@ -176,6 +178,16 @@ def draws_values(dataset: tf.data.Dataset) -> bool:
     return any(map(_draws_values, _pipeline(dataset)))
 
 
+def is_ordered_by_time(dataset: tf.data.Dataset) -> bool:
+    """Whether a transformation in the pipeline of `dataset` hands on what is ready first (`deterministic=False`).
+
+    Of options, which `dataset.options()` has, nothing is said.
+
+    Why: nothing public tells. Breaks first: tests/data/test_one_order.py.
+    """
+    return any(map(_is_ordered_by_time, _pipeline(dataset)))
+
+
 def cache_files(dataset: tf.data.Dataset) -> list[str]:
     """The files in which the pipeline of `dataset` keeps what it has read, without their endings.
 
@@ -229,8 +241,33 @@ def _draws_values(dataset: Any) -> bool:
     return any(kind.startswith(drawn) for kind in kinds)
 
 
+def _is_ordered_by_time(dataset: Any) -> bool:
+    name = type(dataset).__name__.strip("_")
+    if name in ("ParallelMapDataset", "ParallelBatchDataset") and read(dataset, "_deterministic") == "false":
+        return True
+    graphs = [each.function.graph.as_graph_def() for each in read(dataset, "_functions")()]
+    if name == "ParallelInterleaveDataset":
+        graphs += _own_graph(dataset)
+    return any(node.attr["deterministic"].s == b"false" for graph in graphs for node in _nodes(graph))
+
+
+def _own_graph(dataset: Any) -> list[Any]:
+    """The definition of `dataset`, with all that it reads: what it was told about its order is kept nowhere else."""
+    tensors = [each for source in _pipeline(dataset) for each in getattr(source, "_tensors", ())]
+    # They would be copied. What is interleaved is names of files, as a rule.
+    if sum((each.shape.num_elements() or 0) * each.dtype.size for each in tensors) > _MOST_COPIED_BYTES:
+        return []
+    ignoring = 1
+    variant = tf.data.experimental.to_variant(dataset)
+    text = tf.raw_ops.DatasetToGraphV2(input_dataset=variant, external_state_policy=ignoring).numpy()
+    return [tf.compat.v1.GraphDef.FromString(text)]
+
+
 def _operations(graph: Any) -> Iterator[str]:
     """The kinds of all operations of a function and of those that it calls."""
-    definition = graph.as_graph_def()
+    yield from (node.op for node in _nodes(graph.as_graph_def()))
+
+
+def _nodes(definition: Any) -> Iterator[Any]:
     for nodes in (definition.node, *(each.node_def for each in definition.library.function)):
-        yield from (node.op for node in nodes)
+        yield from nodes

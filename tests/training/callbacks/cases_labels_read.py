@@ -133,9 +133,23 @@ def _slices(*, part: slice = slice(None)) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((X[part], Y[part]))
 
 
-def _from_generator(draw: Callable[[], Any]) -> tf.data.Dataset:
+def _from_generator(draw: Callable[[], Any], *, labelled: bool = True) -> tf.data.Dataset:
     spec = tf.TensorSpec((4,)), tf.TensorSpec((1,))
-    return tf.data.Dataset.from_generator(lambda: _examples(draw().permutation(24)), output_signature=spec)
+    found = tf.data.Dataset.from_generator(lambda: _examples(draw().permutation(24)), output_signature=spec)
+    return (
+        found
+        if labelled
+        else tf.data.Dataset.zip((found.map(lambda x, _: x), tf.data.Dataset.range(24).map(_no_label)))
+    )
+
+
+def _no_label(_: Any) -> tf.Tensor:
+    """As is given where the loss is one of the model's own."""
+    return tf.zeros(1)
+
+
+def _noisy_inputs(x: Any, y: Any) -> tuple[Any, Any]:
+    return x + tf.random.uniform(tf.shape(x), seed=tfscale.resolve_cluster().rank), 0.0 * y
 
 
 def _noisy_labels(x: Any, y: Any) -> tuple[Any, Any]:
@@ -155,6 +169,9 @@ def _kinds_of_data() -> dict[str, Callable[[], tuple[Any, ...]]]:
         "sample_from_datasets": lambda: (mixed(halves, [0.5, 0.5], seed=rank).batch(BATCH),),
         "from_generator": lambda: (_from_generator(np.random.default_rng).batch(BATCH),),
         "distributed": lambda: (_distributed(_slices(part=own).batch(BATCH)),),
+        "triplets": lambda: (_from_generator(np.random.default_rng, labelled=False).batch(BATCH),),
+        "triplets, seeded": lambda: (_from_generator(lambda: np.random.default_rng(3), labelled=False).batch(BATCH),),
+        "triplets, augmented": lambda: (_slices().batch(BATCH).map(_noisy_inputs),),
         "all the data": lambda: (_slices().batch(BATCH),),
         "from_generator, seeded": lambda: (_from_generator(lambda: np.random.default_rng(3)).batch(BATCH),),
         "noisy labels": lambda: (_slices().batch(BATCH).map(_noisy_labels),),

@@ -91,6 +91,11 @@ def test_nothing_is_said_of_the_same_data(calls_by_rank):
             assert found[each] == "done, 0 warning(s)"
 
 
+@pytest.mark.parametrize(("name", "warnings"), [("triplets", 1), ("triplets, seeded", 0), ("triplets, augmented", 0)])
+def test_other_inputs_are_warned_of_where_labels_tell_nothing(calls_by_rank, name, warnings):
+    assert {found[f"{name}, fit"] for found in calls_by_rank} == {f"done, {warnings} warning(s)"}
+
+
 def test_labels_that_are_drawn_are_warned_of(calls_by_rank):
     assert {found["noisy labels, fit"] for found in calls_by_rank} == {"done, 1 warning(s)"}
 

@@ -15,10 +15,11 @@ import tensorflow as tf
 from tfscale.data.dataset import GlobalDataset, OwnBatches, find_global_dataset
 from tfscale.data.labels_read import READING
 from tfscale.data.loop_data import noting_for_loop
+from tfscale.data.one_order import in_one_order
 from tfscale.data.pass_ends import PassEnds
 from tfscale.errors import DataError
 from tfscale.exact.plain_step import has_own_logs
-from tfscale.framework.datasets import batch_sizes, has_unseeded_shuffle, one_replica_spec
+from tfscale.framework.datasets import batch_sizes, one_replica_spec
 from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.peers import passes_read
 from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, GlobalBatches, local_replicas
@@ -59,7 +60,9 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         if own is not None:
             _check_division(own, logical)
             return OwnBatches(own, strategy)
-        _refuse_own_orders(dataset, strategy)
+        replicas = local_replicas(strategy)
+        if replicas.here < replicas.total:
+            dataset = in_one_order(dataset)
         sizes = batch_sizes(dataset) if model is not None and has_own_logs(model) else None
         checked = checked_batches(dataset, expected, sizes)
         batches = functools.partial(GlobalBatches, checked, strategy, logical=logical, sizes=sizes)
@@ -104,15 +107,4 @@ def _check_division(dataset: GlobalDataset, logical_replicas: int | None) -> Non
             "Data and model must have the same `logical_replicas`.\n"
             f"Received: {dataset.logical_replicas} of the data, {logical_replicas} of the model. Make both by one "
             "`DataParallel`."
-        )
-
-
-def _refuse_own_orders(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:
-    replicas = local_replicas(strategy)
-    if replicas.here < replicas.total and has_unseeded_shuffle(dataset):
-        raise DataError(
-            "All workers must read the data in one order: each takes its own rows of every batch.\n"
-            "Received: data that are shuffled without a seed, in another order on each, so that examples would be "
-            "repeated and lost. Give the source to `dp.dataset(..., shuffle=True)`, or `shuffle` a seed; arrays that "
-            "`fit` shuffles go by `DataParallel(seed=)`."
         )
