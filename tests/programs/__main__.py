@@ -141,9 +141,7 @@ def _settings(program: Program, options: argparse.Namespace) -> list[Setting]:
     settings = [Setting(again=True)] if options.twice else [Setting(replicas) for replicas in options.replicas]
     if program.random and max(options.replicas) > 1 and not options.twice:
         settings.append(Setting(max(options.replicas), drawn=True))
-    # A strategy that a script makes by itself is one of this machine.
-    wanted = (options.workers or program.workers) and not program.has_own_strategy
-    if wanted and not (options.no_workers or options.twice):
+    if (options.workers or program.workers) and not (options.no_workers or options.twice):
         settings += [Setting(replicas, workers=workers) for workers, replicas in options.jobs_of]
     given = {name: getattr(options, name) for name in ("float64", "one_scope", "init", "gpu", "ahead")}
     return [replace(each, **given) for each in settings]

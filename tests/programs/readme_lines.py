@@ -32,7 +32,7 @@ _TRAINS = re.compile(r"\.(fit|evaluate|predict|train_on_batch|test_on_batch|pred
 
 
 def with_readme_lines(
-    tree: ast.Module, num_replicas: int, *, one_scope: bool = False, on_gpu: bool = False
+    tree: ast.Module, num_replicas: int, *, one_scope: bool = False, on_gpu: bool = False, on_workers: bool = False
 ) -> ast.Module:
     """`tree` with the README's lines for `num_replicas` devices of one process.
 
@@ -41,9 +41,12 @@ def with_readme_lines(
         num_replicas: How many devices to simulate.
         one_scope: Whether the whole script stands in one `with dp.scope():`, what trains included.
         on_gpu: Whether the replicas are parts of a GPU.
+        on_workers: Whether this process is one of several workers: a strategy of the script's own is that of all then.
     """
     if any(makes_strategy(each) for each in tree.body):
-        return _with_own_strategy(tree, [f"{'GPU' if on_gpu else 'CPU'}:{i}" for i in range(num_replicas)])
+        devices = [f"{'GPU' if on_gpu else 'CPU'}:{i}" for i in range(num_replicas)]
+        made = "" if on_workers else f", devices=tf.distribute.MirroredStrategy({devices})"
+        return _with_own_strategy(tree, num_replicas, made)
     start = next(i for i, each in enumerate(tree.body) if ast.unparse(each).startswith("BATCH = ")) + 1
     first = 1 if ast.get_docstring(tree) is not None else 0
     body = [
@@ -59,12 +62,9 @@ def with_readme_lines(
     return ast.fix_missing_locations(ast.Module(body, type_ignores=[]))
 
 
-def _with_own_strategy(tree: ast.Module, devices: list[str]) -> ast.Module:
-    handed_over = ast.parse(
-        f"dp = tfscale.DataParallel(global_batch=BATCH, devices=tf.distribute.MirroredStrategy({devices}))\n"
-        "strategy = dp.strategy"
-    ).body
-    body = ast.parse(f"import tfscale\ntfscale.simulate_replicas({len(devices)})").body
+def _with_own_strategy(tree: ast.Module, num_replicas: int, made: str) -> ast.Module:
+    handed_over = ast.parse(f"dp = tfscale.DataParallel(global_batch=BATCH{made})\nstrategy = dp.strategy").body
+    body = ast.parse(f"import tfscale\ntfscale.simulate_replicas({num_replicas})").body
     for statement in _Prepare().visit(ast.parse(ast.unparse(tree))).body:
         body += handed_over if makes_strategy(statement) else [statement]
     return ast.fix_missing_locations(ast.Module(body, type_ignores=[]))

@@ -26,7 +26,13 @@ def script_of(program: Program, setting: Setting) -> str:
     if setting.replicas and setting.init:
         tree = with_lines_of_init(program, setting.replicas)
     elif setting.replicas:
-        tree = with_readme_lines(tree, setting.replicas, one_scope=setting.one_scope, on_gpu=bool(setting.gpu))
+        tree = with_readme_lines(
+            tree,
+            setting.replicas,
+            one_scope=setting.one_scope,
+            on_gpu=bool(setting.gpu),
+            on_workers=setting.workers > 1,
+        )
     return ast.unparse(in_float64(tree) if setting.float64 else tree) + "\n"
 
 
