@@ -11,9 +11,8 @@ import tensorflow as tf
 
 from tfscale.errors import DriftError
 from tfscale.replicas.replica_batch import local_replicas
-from tfscale.training.callbacks.drift_watch import find_drift
-from tfscale.training.callbacks.epoch_ends import tolerance_of
 from tfscale.training.step.checksums import checksums_of_replicas
+from tfscale.training.step.drift import find_drift, tolerance_of
 
 
 def compare_weights(name: str, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
