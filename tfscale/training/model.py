@@ -39,6 +39,7 @@ from tfscale.training.call.building import build_for
 from tfscale.training.call.cache_files import refuse_shared_cache
 from tfscale.training.call.call_data import suit_batch, take_data
 from tfscale.training.call.call_errors import freeing_when_python_ends, naming_errors
+from tfscale.training.call.equal_weights import compare_weights
 from tfscale.training.call.frozen import forget_functions, note_trained
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
 from tfscale.training.call.kinds import by_kind
@@ -302,6 +303,8 @@ class ModelMethods:
 
     def _call(self, name: str, method: Callable[..., Any], given: CallArguments) -> Any:
         is_within = bool(given.get("_use_cached_eval_dataset"))
+        if not is_within:
+            compare_weights(name, self._model, self._strategy)
         with reading_alike(self._strategy, name, given.get("x"), goes_on=is_within):
             return self._call_reading(name, method, given)
 

@@ -14,6 +14,7 @@ from tfscale.replicas.failures import failing_together
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.uncaught import begin_loop
 from tfscale.training.call.call_errors import freeing_when_python_ends, naming_errors
+from tfscale.training.call.equal_weights import WeightsOfCalls
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
 from tfscale.training.call.labels_of_calls import LabelsOfCalls
 
@@ -31,7 +32,7 @@ def guard_calls_on_batches(model: keras.Model, strategy: tf.distribute.Strategy)
 
 def _guarded(model: keras.Model, strategy: tf.distribute.Strategy, name: str) -> Callable[..., Any]:
     method = getattr(type(model), name).__get__(model)
-    labels = LabelsOfCalls(strategy, name)
+    labels, weights = LabelsOfCalls(strategy, name), WeightsOfCalls(name, model, strategy)
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -44,6 +45,7 @@ def _guarded(model: keras.Model, strategy: tf.distribute.Strategy, name: str) ->
             naming_errors(model, strategy, name, None),
         ):
             begin_loop(strategy)
+            weights.compare()
             # `predict_on_batch` has none.
             labels.compare(kwargs.get("y", args[1] if len(args) > 1 else None))
             return method(*args, **kwargs)

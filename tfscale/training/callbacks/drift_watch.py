@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import collections
 import logging
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 
 from tfscale.errors import CallbackError, DriftError, ModelError
 from tfscale.replicas.copied_ahead import on_gpus
-from tfscale.replicas.replica_batch import local_replicas
-from tfscale.training.step.checksums import ChecksumExchange, largest_differences, watch_checksums
+from tfscale.training.step.checksums import ChecksumExchange, watch_checksums
+from tfscale.training.step.drift import find_drift
 
 _log = logging.getLogger(__name__)
 
 # On GPUs, sparse gradients are added in any order: the copies of an embedding drift apart by rounding.
 _GPU_TOLERANCE = 1e-3
-_SHOWN = 3
 
 
 class DriftWatch(keras.callbacks.Callback):
@@ -121,45 +119,3 @@ class DriftWatch(keras.callbacks.Callback):
         if not self._has_warned:
             self._has_warned = True
             _log.warning("The replicas differ by no more than the tolerance of %g: %s.", tolerance, drift.said)
-
-
-class Drift(NamedTuple):
-    """What is known of replicas that differ."""
-
-    largest: float
-    """The largest difference, relative to the largest value of its weight."""
-    said: str
-    """Which replica differs from which, and in what."""
-
-
-def find_drift(model: keras.Model, checksums: list[int]) -> Drift:
-    """Compares each weight of replicas that differ; to be called by every worker.
-
-    Args:
-        model: Prepared.
-        checksums: Of its weights, by replica.
-    """
-    # The first among equally frequent ones.
-    [(usual, _)] = collections.Counter(checksums).most_common(1)
-    reference = checksums.index(usual)
-    differences = largest_differences(model.distribute_strategy, model.weights, reference)
-    odd = [replica for replica, found in enumerate(checksums) if found != usual]
-    verb = "differs" if len(odd) == 1 else "differ"
-    apart = "; ".join(_describe(model, differences[replica]) for replica in odd[:_SHOWN])
-    said = f"{_name(model, odd)} {verb} from {_name(model, [reference])}: {apart}"
-    return Drift(max(map(max, differences)), said)
-
-
-def _describe(model: keras.Model, differences: list[float]) -> str:
-    by_path = dict(zip((weight.path for weight in model.weights), differences, strict=True))
-    worst = sorted((path for path, found in by_path.items() if found), key=lambda path: -by_path[path])
-    if not worst:
-        return "bits that make no difference in value"
-    more = f" and {len(worst) - _SHOWN} more weights" if len(worst) > _SHOWN else ""
-    return ", ".join(f"{path} by {by_path[path]:.2g} of its largest value" for path in worst[:_SHOWN]) + more
-
-
-def _name(model: keras.Model, replicas: list[int]) -> str:
-    here = local_replicas(model.distribute_strategy)
-    shown = ", ".join(f"replica {replica} (worker {replica // here.here})" for replica in replicas[:_SHOWN])
-    return shown + (f" and {len(replicas) - _SHOWN} more" if len(replicas) > _SHOWN else "")

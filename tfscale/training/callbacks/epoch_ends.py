@@ -17,15 +17,13 @@ import tensorflow as tf
 from tfscale.errors import DriftError
 from tfscale.recovery.one_call import listed, with_callback
 from tfscale.replicas.replica_batch import local_replicas
-from tfscale.training.callbacks.drift_watch import DriftWatch, find_drift
+from tfscale.training.callbacks.drift_watch import DriftWatch
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.step.call_arguments import CallArguments
 from tfscale.training.step.checksums import checksums_of_replicas
+from tfscale.training.step.drift import CHOSEN_TOLERANCE, TOLERANCE, find_drift
 
 _log = logging.getLogger(__name__)
-
-# Above what processors of two kinds, or sparse gradients on GPUs, leave in an epoch.
-_TOLERANCE = 1e-2
 
 
 def compare_at_epoch_ends(given: CallArguments, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
@@ -43,7 +41,8 @@ def compare_at_epoch_ends(given: CallArguments, model: keras.Model, strategy: tf
         return
     callbacks = given.get("callbacks")
     chosen = [each.tolerance for each in listed(callbacks) if isinstance(each, DriftWatch)]
-    tolerance = max(_TOLERANCE, *(float(each) for each in chosen if each != "auto"), 0.0)
+    tolerance = max(TOLERANCE, *(float(each) for each in chosen if each != "auto"), 0.0)
+    CHOSEN_TOLERANCE.set(model, tolerance)
     callback = EpochEnds(strategy, tolerance, [each for each in listed(callbacks) if isinstance(each, StallWatch)])
     # A `CallbackList` of the user's own would not.
     callback.set_model(model)
