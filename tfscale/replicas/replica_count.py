@@ -41,6 +41,11 @@ class LoopRows(NamedTuple):
         """n_i / n."""
         return tf.cast(tf.cast(self.own, tf.float64) / tf.cast(self.total(), tf.float64), dtype)
 
+    def count(self, dtype: tf.DType) -> tf.Tensor:
+        """The number of replicas, n / n_i; of one without rows as if it had one, so that a sum of none stays zero."""
+        own = tf.maximum(tf.cast(self.own, tf.float64), 1.0)
+        return tf.cast(tf.cast(self.total(), tf.float64) / own, dtype)
+
     def as_numbers(self) -> tuple[int, int]:
         """Those of an eager step."""
         return int(self.own), int(self.total())
@@ -285,7 +290,7 @@ class _CountInLoop:
         if name == "y" or (dtype is not None and not tf.as_dtype(dtype).is_floating) or becomes_whole():
             # It is this object's turn, then: the part of a replica is no whole number, and may be of no rows.
             raise _no_plain_number(self._count)
-        return _noted(1 / self.rows.part(tf.as_dtype(dtype or tf.float32)))
+        return _noted(self.rows.count(tf.as_dtype(dtype or tf.float32)))
 
     def __rtruediv__(self, other: Any) -> Any:
         return ReplicaPart(other, self._count) if _is_number(other) else _divided(other, self)
@@ -338,7 +343,7 @@ def _multiplied(value: Any, now: Any) -> Any:
         return value * now
     value = tf.convert_to_tensor(value)
     if value.dtype.is_floating:
-        product = value / now.rows.part(value.dtype)
+        product = value * now.rows.count(value.dtype)
         return product if tf.get_static_value(value) is None else _noted(product)
     # The rows of a replica, times the number of replicas, are those of the batch.
     is_rows = tf.equal(value, tf.cast(now.rows.own, value.dtype))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from tfscale.gradients.optimizers import reduce_gradients_once
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
 from tfscale.replicas.made import made_under
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import ReplicaBatch, local_replicas, num_rows, of_replica
 from tfscale.replicas.replica_count import LoopRows, in_loop
 from tfscale.replicas.replica_walk import mark_own
@@ -27,18 +29,23 @@ from tfscale.training.step.rehearsal import rehearse
 
 _log = logging.getLogger(__name__)
 
+_REHEARSED = Fact["weakref.WeakSet[Any]"](ReplicaGroup, "rehearsed", lambda functions: f"{len(functions)} functions")
 
-def prepare_function(strategy: tf.distribute.Strategy, function: Any, args: Any, kwargs: Any) -> Callable[..., Any]:
+
+def prepare_function(
+    strategy: tf.distribute.Strategy, given: Any, function: Any, args: Any, kwargs: Any
+) -> Callable[..., Any]:
     """Prepares what a function of a loop by hand uses; returns what is to be run in its place.
 
     Args:
         strategy: Whose replicas run it.
-        function: As given to `strategy.run`.
-        args: Likewise, with the values of all replicas.
+        given: To `strategy.run`.
+        function: That, rewritten by AutoGraph where it rewrites.
+        args: As given to `strategy.run`, with the values of all replicas.
         kwargs: Likewise.
     """
     if not tf.executing_eagerly():
-        _build_optimizers(strategy, function, args, kwargs)
+        _make_what_is_missing(strategy, given, function, args, kwargs)
         _mark_own_arguments(strategy, (args, kwargs))
     made = made_under(strategy)
     for optimizer in made.optimizers:
@@ -54,10 +61,15 @@ def prepare_function(strategy: tf.distribute.Strategy, function: Any, args: Any,
     return on_replica
 
 
-def _build_optimizers(strategy: tf.distribute.Strategy, function: Any, args: Any, kwargs: Any) -> None:
-    """Rehearses the step of a loop by hand whose optimizers are not built, which replicas could not do inside of it."""
-    if all(optimizer.built for optimizer in made_under(strategy).optimizers):
+def _make_what_is_missing(strategy: tf.distribute.Strategy, given: Any, function: Any, args: Any, kwargs: Any) -> None:
+    """Rehearses a step of a loop by hand, once: replicas could not make variables inside of it.
+
+    Optimizers may have no slots yet, metrics and layers no variables; of those nothing tells before they are used.
+    """
+    rehearsed = _REHEARSED.ensure(strategy, weakref.WeakSet())
+    if given in rehearsed:
         return
+    rehearsed.add(given)
     own_args, own_kwargs = of_replica(strategy, (args, kwargs), 0)
     try:
         rehearse(strategy, lambda _: function(*own_args, **own_kwargs), ())

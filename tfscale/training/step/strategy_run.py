@@ -50,9 +50,9 @@ def run_loops(
         is_by_hand = calling_model(CALLS + ON_BATCH) is None
         if is_by_hand:
             begin_loop(strategy, fn)
-        fn = converted_here(fn)
+        given, fn = fn, converted_here(fn)
         if is_by_hand:
-            fn = prepare_function(strategy, fn, args, kwargs or {})
+            fn = prepare_function(strategy, given, fn, args, kwargs or {})
         separate_random_streams(strategy)
         known = None if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
         telling = telling_of_updates(strategy) if is_by_hand else contextlib.nullcontext()
