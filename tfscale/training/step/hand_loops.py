@@ -6,6 +6,7 @@ batch, or by the number of replicas. An optimizer gets the sum, and clips, accum
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import weakref
@@ -67,9 +68,11 @@ def _make_what_is_missing(strategy: tf.distribute.Strategy, given: Any, function
     Optimizers may have no slots yet, metrics and layers no variables; of those nothing tells before they are used.
     """
     rehearsed = _REHEARSED.ensure(strategy, weakref.WeakSet())
-    if given in rehearsed:
-        return
-    rehearsed.add(given)
+    # What is called need not be a function, nor one that can be referred to.
+    with contextlib.suppress(TypeError):
+        if given in rehearsed:
+            return
+        rehearsed.add(given)
     own_args, own_kwargs = of_replica(strategy, (args, kwargs), 0)
     try:
         rehearse(strategy, lambda _: function(*own_args, **own_kwargs), ())
