@@ -22,11 +22,7 @@ def train(data: str, loop: str, epochs: int = EPOCHS) -> list[float]:
     # TensorFlow's own note on a loop over such data in a `tf.function`.
     warnings.filterwarnings("ignore", "To make it possible to preserve tf.data options", UserWarning)
     dp = tfscale.DataParallel(global_batch=BATCH, seed=1)
-    with dp.scope():
-        keras.utils.set_random_seed(0)
-        model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
-        optimizer = keras.optimizers.SGD(0.01)
-        optimizer.build(model.trainable_variables)
+    model, optimizer = _made(dp)
     if data.startswith("own"):
         of_own = _dataset("short" if data == "own, short" else "alike", dp.rank).rebatch(BATCH // 2)
         steps = dp.strategy.distribute_datasets_from_function(lambda _: of_own)
@@ -63,6 +59,15 @@ def train(data: str, loop: str, epochs: int = EPOCHS) -> list[float]:
     return losses
 
 
+def _made(dp: tfscale.DataParallel) -> tuple[keras.Model, keras.optimizers.Optimizer]:
+    with dp.scope():
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(0.01)
+        optimizer.build(model.trainable_variables)
+    return model, optimizer
+
+
 def _dataset(data: str, rank: int) -> tf.data.Dataset:
     is_short = data.startswith("short")
     rows = ROWS - BATCH * (is_short and rank == 1)
@@ -82,11 +87,7 @@ def _dataset(data: str, rank: int) -> tf.data.Dataset:
 def train_by_hand(data: str, runs: str) -> list[float]:
     """As `train`, with global batches that the script hands over itself."""
     dp = tfscale.DataParallel(global_batch=BATCH, seed=1)
-    with dp.scope():
-        keras.utils.set_random_seed(0)
-        model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
-        optimizer = keras.optimizers.SGD(0.01)
-        optimizer.build(model.trainable_variables)
+    model, optimizer = _made(dp)
 
     def on_replica(own: tfscale.loops.ReplicaBatch) -> tf.Tensor:
         x, y = own.data

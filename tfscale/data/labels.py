@@ -6,6 +6,7 @@ Their labels tell, which augmentation leaves alone.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -160,5 +161,14 @@ def worker_with_other_labels(strategy: tf.distribute.Strategy, sums: Any) -> int
         strategy: Of the job; every worker calls it.
         sums: This worker's, as `SumsOfLabels.numbers`.
     """
-    chief, *others = gather_from_workers(strategy, tf.constant(sums))
+    return first_with_other_labels(gather_from_workers(strategy, tf.constant(sums)))
+
+
+def first_with_other_labels(sums: Sequence[Any]) -> int | None:
+    """The first worker that has had other labels than the chief; None where all have had the same.
+
+    Args:
+        sums: Of each worker, by rank, as `SumsOfLabels.numbers`.
+    """
+    chief, *others = sums
     return next((rank for rank, each in enumerate(others, 1) if not are_same_labels(chief, each)), None)

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.cluster.passes import READ_ALIKE, PassesRead
-from tfscale.data.labels import SumsOfExamples, SumsOfLabels, after, readable_parts, worker_with_other_labels
+from tfscale.data.labels import SumsOfExamples, SumsOfLabels, after, first_with_other_labels, readable_parts
 from tfscale.data.pass_ends import PassEnds
 from tfscale.errors import DataError
 from tfscale.framework.datasets import draws_values
@@ -256,16 +256,14 @@ class Reading:
         least = min((int(num_passes), int(count)) for num_passes, count in everyone)
         noted = read.until(least)
         unknown = np.full_like(SumsOfLabels().numbers, np.nan)
+        own = [unknown, unknown] if noted is None else [noted.sums, noted.inputs]
+        labels, inputs = zip(*gather_from_workers(self._strategy, tf.constant(np.stack(own))), strict=True)
         batches = "" if noted is None else f" in the first {noted.batches} batch(es)"
-        other = worker_with_other_labels(self._strategy, unknown if noted is None else noted.sums)
-        if other is not None:
+        if (other := first_with_other_labels(labels)) is not None:
             return "labels", f"other labels on worker {other} than on worker 0{batches}"
-        other = worker_with_other_labels(self._strategy, unknown if noted is None else noted.inputs)
-        if other is not None:
-            return (
-                "inputs",
-                f"other inputs, of labels that are all one number, on worker {other} than on worker 0{batches}",
-            )
+        if (other := first_with_other_labels(inputs)) is not None:
+            what = "other inputs, of labels that are all one number,"
+            return "inputs", f"{what} on worker {other} than on worker 0{batches}"
         return None
 
     def _said(self, found: str) -> str:
