@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.training.contract import Case, Outcome, fitting, flat_arrays, observe_fit, state_of
+from tests.training.contract import Case, Outcome, arrays_by_name, fitting, flat_arrays, observe_fit, state_of
 from tests.training.models import (
     LABELS,
     TARGETS,
@@ -163,6 +163,53 @@ class CountsSteps(keras.Sequential):
         return {"mean": loss, "count": self.count + 0}
 
 
+class TracksMeans(keras.Sequential):
+    """Own steps, whose tracker of one number per batch counts itself where the batch is missing."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.tracker = keras.metrics.Mean(name="loss")
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [self.tracker]
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, self(x), from_logits=True))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        self.tracker.update_state(loss)
+        return {"loss": self.tracker.result()}
+
+    def test_step(self, data: Any) -> Any:
+        x, y = data
+        self.tracker.update_state(
+            tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, self(x), from_logits=True))
+        )
+        return {"loss": self.tracker.result()}
+
+
+def _two_heads() -> keras.Model:
+    x = keras.Input((8,))
+    return keras.Model(x, {"a": keras.layers.Dense(2, name="a")(x), "b": keras.layers.Dense(1, name="b")(x)})
+
+
+def _validated(dp: Any) -> Outcome:
+    """Data of one size and of several, by turns: what Keras counts without a batch is the size that it knows of."""
+    one_size = _unknown_length().unbatch().batch(24, drop_remainder=True)
+    with dp.scope():
+        model = dp.prepare(mlp())
+        model.compile(**classifying(_ENDING["AdamW"])())
+    found = [
+        model.fit(x, validation_data=other, shuffle=False, epochs=2, verbose=0).history
+        for x, other in ((one_size, _unknown_length()), (_unknown_length(), one_size))
+    ]
+    found += [model.evaluate(x, verbose=0, return_dict=True) for x in (_unknown_length(), one_size)]
+    held = [np.array(metric.result()) for metric in model.metrics if metric.name == "loss"]
+    return {**state_of(model), "history": [each for logs in found for each in arrays_by_name(logs)], "held": held}
+
+
 _ENDING: dict[str, Any] = {
     "Adam": adam,
     "AdamW": lambda: keras.optimizers.AdamW(0.01, weight_decay=0.2),
@@ -211,6 +258,19 @@ CASES: dict[str, Case] = {
         lambda: {"optimizer": adam(weight_decay=0.1)},
         lambda: {"x": _unknown_length()},
         epochs=3,
+    ),
+    "input: unknown length, batches of one size": Case(_validated),
+    "input: unknown length, two outputs": fitting(
+        _two_heads,
+        lambda: {"optimizer": adam(), "loss": {"a": "sparse_categorical_crossentropy", "b": "mse"}},
+        lambda: {"x": (two := _unknown_length().map(lambda x, y: (x, {"a": y, "b": y}))), "validation_data": two},
+        evaluated=True,
+    ),
+    "input: unknown length, a tracker of one's own": fitting(
+        lambda: TracksMeans([keras.Input((8,)), keras.layers.Dense(2)]),
+        lambda: {"optimizer": adam()},
+        lambda: {"x": _unknown_length(), "validation_data": _unknown_length()},
+        evaluated=True,
     ),
     "input: buckets of many sizes": fitting(_of_texts, classifying(adam), lambda: {"x": _buckets()}, evaluated=True),
     "input: arrays": fitting(mlp, classifying(), labelled(), evaluated=True),

@@ -126,12 +126,13 @@ def restored_epoch(model: keras.Model) -> int:
 
 
 def keep_last_logs(
-    model: keras.Model, otherwise: Callable[[], dict[str, Any]] = dict, has_own_step: Callable[[], bool] = bool
+    model: keras.Model, otherwise: Callable[[], dict[str, Any]] = dict, reads_metrics: Callable[[], bool] = bool
 ) -> None:
     """Takes the logs of an epoch from its last step, where Keras would compute them anew from the metrics.
 
-    An epoch that was resumed behind its last step has none: then they are what `otherwise()` returns. Where a model
-    has a step of its own, what that returns need not be the metrics whose names it bears, and Keras's way is kept.
+    An epoch that was resumed behind its last step has none: then they are what `otherwise()` returns. Keras's way is
+    kept where `reads_metrics()`: what a step of the user's own returns need not be the metrics whose names it bears,
+    and at the end of data of unknown length metrics may count once more (`data_end.py`).
 
     Why: they are those of the global state already, and on several workers each read of a metric's variable is a
     collective of its own, milliseconds per epoch and metric.
@@ -140,7 +141,7 @@ def keep_last_logs(
     as_keras = own_method(model, "_get_metrics_result_or_logs")
 
     def of_epoch(logs: dict[str, Any]) -> dict[str, Any]:
-        if not logs or not has_own_step():
+        if not reads_metrics() or not logs:
             return logs or otherwise()
         try:
             return as_keras(logs)

@@ -53,7 +53,7 @@ from tfscale.training.call.step_runner import StepRunner
 from tfscale.training.call.steps_per_call import ChosenCalls
 from tfscale.training.callbacks.epoch_ends import compare_at_epoch_ends
 from tfscale.training.callbacks.labels_read import compare_labels, comparing_first
-from tfscale.training.check.data_end import ending_as_keras, what_needs_no_batch
+from tfscale.training.check.data_end import COUNTED_MORE, DataEnd, what_needs_no_batch
 from tfscale.training.check.vouching import check_mode
 from tfscale.training.model_steps import ModelSteps
 from tfscale.training.step import step
@@ -161,6 +161,7 @@ class ModelMethods:
         self._runner = StepRunner(model, strategy, self._calls, as_traced=options.deterministic)
         self._steps = ModelSteps(model, strategy, options, self._logical)
         self._data_spec: Any = None
+        self._ends: dict[str, DataEnd] = {}
         self._fit: RecoverableFit | None = None
 
     def install(self) -> None:
@@ -178,7 +179,7 @@ class ModelMethods:
         model.compile = self._compiled_inside()
         replace_symbolic_build(model, self.build)
         replace_auto_jit_compile(model, self._would_compile)
-        keep_last_logs(model, self._logs_before_restart, functools.partial(has_own_logs, model))
+        keep_last_logs(model, self._logs_before_restart, self._reads_logs)
 
     def _is_like(self, other: Any) -> bool:
         is_one = isinstance(other, ModelMethods) and other._model is self._model
@@ -202,10 +203,9 @@ class ModelMethods:
             default = functools.partial(step.train_step, division=division)
             steps = default, step.own_train_step, self._options.batch_norm
             function = self._logging_function("train_step", look, *steps)
-            plain = functools.partial(keras_step, self._model, "train_step")
-            rest = functools.partial(what_needs_no_batch, self._strategy, plain, self._data_spec)
-            self._model.train_function = comparing_first(ending_as_keras(self._model, function, rest), self._strategy)
+            self._model.train_function = comparing_first(self._ending(function, "train_step"), self._strategy)
             note_trained(self._model)
+        self._ends["train_step"].begin(self._data_spec)
         return self._model.train_function
 
     def make_test_function(self, force: bool = False) -> Callable[[Any], Any]:
@@ -215,8 +215,14 @@ class ModelMethods:
             division = self._logical.divide(self._model) or self._micro_batch.divide(self._model)
             default = functools.partial(step.test_step, division=division)
             function = self._logging_function("test_step", look, default, step.own_test_step)
-            self._model.test_function = comparing_first(function, self._strategy)
+            self._model.test_function = comparing_first(self._ending(function, "test_step"), self._strategy)
+        self._ends["test_step"].begin(self._data_spec)
         return self._model.test_function
+
+    def _ending(self, function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+        plain = functools.partial(keras_step, self._model, name)
+        self._ends[name] = DataEnd(self._model, functools.partial(what_needs_no_batch, self._strategy, plain))
+        return self._ends[name].as_keras(function)
 
     def make_predict_function(self, force: bool = False) -> Callable[[Any], Any]:
         """As `keras.Model.make_predict_function`."""
@@ -241,6 +247,10 @@ class ModelMethods:
                 self._fit.use(iterator)
             self._calls.begin_pass(self._model, iterator)
         self._data_spec = data_batch if iterator is None else dataset_spec(distributed_dataset(iterator))
+
+    def _reads_logs(self) -> bool:
+        """Whether the logs of a pass are read from the metrics when it has ended."""
+        return bool(COUNTED_MORE.forget(self._model)) or has_own_logs(self._model)
 
     def _logs_before_restart(self) -> dict[str, Any]:
         return {} if self._fit is None else self._fit.logs()

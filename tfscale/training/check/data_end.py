@@ -2,8 +2,8 @@
 
 Keras learns of the end when its step finds no batch. Unless XLA has compiled the step into one operation, whatever of
 it needs no batch is run all the same, and alike in every run: one iteration is counted, weights decay, generators of
-random numbers move on. Here a step waits for its batch, because its replicas wait for one another; what needs none is
-run by itself where one device would run it.
+random numbers move on, and metrics count rows whose number does not depend on the batch. Here a step waits for its
+batch, because its replicas wait for one another; what needs none is run by itself where one device would run it.
 """
 
 from __future__ import annotations
@@ -21,43 +21,68 @@ from tfscale.framework.graphs import define_functions
 from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_share import as_lone_replica
+from tfscale.replicas.owners import Fact, PreparedModel
+from tfscale.replicas.replica_batch import worker_rank
 from tfscale.training.step.rehearsal import traced_for
-from tfscale.training.step.state import is_counted
+from tfscale.training.step.state import is_counted, value_of
 
 _log = logging.getLogger(__name__)
+# Returns whether metrics have counted.
+Rest = Callable[[], bool]
 _READS = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"))
 
 
-def ending_as_keras(
-    model: keras.Model, function: Callable[[Any], Any], rest: Callable[[], Callable[[], None]]
-) -> Callable[[Any], Any]:
-    """`function`, where its data end with what plain Keras does then.
+COUNTED_MORE = Fact[bool](PreparedModel, "metrics counted where data ended")
+
+
+class DataEnd:
+    """The end of the data that one function of a model is given, call by call of `fit` or `evaluate`.
 
     Args:
         model: Compiled.
-        function: Runs training steps; fails where there is no batch.
-        rest: Makes what is to be run then, such as `what_needs_no_batch`.
+        rest: Makes of specs of a batch what is to be run then, such as `what_needs_no_batch`.
     """
-    made: list[Callable[[], None]] = []
 
-    @functools.wraps(function)
-    def call(iterator: Any) -> Any:
-        try:
-            return function(iterator)
-        except tf.errors.OutOfRangeError:
-            # Several steps in a call are made in a loop that asks whether there is a batch.
-            if not (model.jit_compile or model.run_eagerly or model.steps_per_execution != 1):
-                if not made:
-                    made.append(rest())
-                made[0]()
-            raise
+    def __init__(self, model: keras.Model, rest: Callable[[Any], Rest]):
+        self._model = model
+        self._rest = rest
+        self._made: dict[str, Rest] = {}
+        self._spec: Any = None
+        # Which trace Keras's function takes for these data, one of any number of rows too, is for TensorFlow to say.
+        self._choose = tf.function(lambda *leaves: None, reduce_retracing=True, autograph=False)
 
-    return call
+    def begin(self, data_spec: Any) -> None:
+        """To be called when the function is about to get data of these specs; None where a part is missing."""
+        leaves = tf.nest.flatten(data_spec)
+        chosen = self._choose.get_concrete_function(*(leaf for leaf in leaves if leaf is not None))
+        specs = iter(chosen.structured_input_signature[0])
+        self._spec = tf.nest.pack_sequence_as(data_spec, [None if leaf is None else next(specs) for leaf in leaves])
+
+    def as_keras(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """`function`, which runs steps and fails where there is no batch, with what plain Keras does then."""
+        model = self._model
+
+        @functools.wraps(function)
+        def call(iterator: Any) -> Any:
+            try:
+                return function(iterator)
+            except tf.errors.OutOfRangeError:
+                # Several steps in a call are made in a loop that asks whether there is a batch.
+                if not (model.jit_compile or model.run_eagerly or model.steps_per_execution != 1):
+                    self._end()
+                raise
+
+        return call
+
+    def _end(self) -> None:
+        key = str(self._spec)
+        if key not in self._made:
+            self._made[key] = self._rest(self._spec)
+        if self._made[key]():
+            COUNTED_MORE.set(self._model, True)
 
 
-def what_needs_no_batch(
-    strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_spec: Any
-) -> Callable[[], None]:
+def what_needs_no_batch(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_spec: Any) -> Rest:
     """What a step does to variables, whatever its rows are.
 
     Args:
@@ -66,7 +91,7 @@ def what_needs_no_batch(
         data_spec: Structure of specs of a batch; None where a part is missing.
 
     Returns:
-        A function that does it, alike on all replicas.
+        A function that does it, alike on all replicas, and returns whether it has counted in a metric.
     """
 
     def alone(data: Any) -> None:
@@ -95,9 +120,9 @@ def what_needs_no_batch(
             "may lose what was accumulated; tfscale does not. For equal numbers tell the length: "
             "dataset.apply(tf.data.experimental.assert_cardinality(n))"
         )
-        return lambda: None
+        return lambda: False
     if not written:
-        return lambda: None
+        return lambda: False
     for node in kept:
         # Beside whom it wants to be, who may be gone.
         node.attr.pop("_class", None)
@@ -110,13 +135,19 @@ def what_needs_no_batch(
         given = dict(zip(outside, values, strict=True))
         tf.graph_util.import_graph_def(graph, input_map=given, name="")
 
-    def rest() -> None:
+    def rest() -> bool:
+        made = ((each, strategy.experimental_local_results(each)) for each in made_under(strategy).variables)
+        changed = [(each, copies) for each, copies in made if id(copies[0].handle) in written]
+        counted = [copies[0] for each, copies in changed if is_counted(each)]
+        # Copies are added up, those of other workers as well: one of all counts.
+        held = [(copy, value_of(copy)) for copy in counted if worker_rank(strategy)]
         run(*captured)
-        for variable in made_under(strategy).variables:
-            first, *others = strategy.experimental_local_results(variable)
-            if id(first.handle) in written and not is_counted(variable):
-                for copy in others:
-                    copy.assign(first)
+        for copy, value in held:
+            copy.assign(value)
+        for first, *others in (copies for each, copies in changed if not is_counted(each)):
+            for copy in others:
+                copy.assign(first)
+        return bool(counted)
 
     return rest
 
