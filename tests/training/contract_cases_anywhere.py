@@ -1095,9 +1095,37 @@ REFUSED: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "a known number of rows": (KnownRows, ""),
 }
 
+
+class Noisy(layers.Layer):
+    """As GauGAN's sampler: noise for the size of a batch that is written down."""
+
+    def build(self, shape: Any) -> None:
+        self.size = shape[-1]
+
+    def call(self, rows: Any) -> Any:
+        return rows + 0.1 * tf.reshape(tf.range(GLOBAL_BATCH * self.size, dtype=rows.dtype) % 7, (GLOBAL_BATCH, -1))
+
+
+class JoinsKnownRows(ModuleLoss):
+    """Rows of a known number meet those of the data, in layers of Keras's own and in a functional model of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noisy = Noisy()
+        left, right = keras.Input((8,)), keras.Input((4,))
+        self.joined = keras.Model(
+            [left, right], layers.Concatenate()([left, layers.Dense(3, activation="tanh")(right)])
+        )
+
+    def call(self, inputs: Any) -> Any:
+        joined = self.joined([inputs, self.noisy(self.hidden(inputs))])
+        return self.out(layers.Concatenate()([inputs, joined]))
+
+
 # Plain Keras needs full batches for these.
 _OF_FULL_BATCHES = ("the hardest rows", "a known number of rows")
 FULL = {"x": X[:48], "y": TARGETS[:48], "batch_size": GLOBAL_BATCH}
+CASES["rows of a known number joined with others"] = own_step(JoinsKnownRows, data=FULL)
 CASES |= {
     f"{name}, divided by calls": own_step(build, data=FULL if name in _OF_FULL_BATCHES else FEWER)
     for name, (build, _) in REFUSED.items()

@@ -103,6 +103,13 @@ class LowestOfEpoch(Lowest):
         self.value.assign(1e9)
 
 
+class OfAllEpochs(keras.metrics.MeanSquaredError):
+    """As in Keras's own tests: it goes on counting from epoch to epoch."""
+
+    def reset_state(self) -> None:
+        pass
+
+
 class CountsFromOne(keras.metrics.Metric):
     """Counts rows, of which it takes one for granted when it is made."""
 
@@ -168,6 +175,7 @@ CASES: dict[str, Case] = {
     "metric that begins with a large number": measuring(Lowest, data=_binary_data(FEWER_THAN_REPLICAS)),
     "metric that is reset to a large number": measuring(LowestOfEpoch, data=_binary_data(FEWER_THAN_REPLICAS)),
     "metric that counts from one on": measuring(CountsFromOne),
+    "metric that is never reset": measuring(OfAllEpochs),
     "metric that counts from one on, run_eagerly": fitting(
         _binary,
         lambda: {

@@ -32,6 +32,7 @@ EXACT = (
     "two optimizers, nothing built",
     "metrics that are one number of a batch",
     "metric that counts from one on",
+    "metric that is never reset",
     "models that were not prepared",
     "loop, average_loss, a tf.function is given",
 )

@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.exact.foreign import set_by_user
+from tfscale.exact.foreign import is_of_keras, set_by_user
 from tfscale.exact.silence import DRAWS_FROM_STATE
 from tfscale.framework.graphs import around_conditions
 from tfscale.framework.losses import lists_of_losses
@@ -60,7 +60,8 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
     """
     for layer in flat_layers(model):
         own = set_by_user(layer, "call") or type(layer).call.__get__(layer)
-        layer.call = functools.update_wrapper(functools.partial(_call, own, divides(layer)), own)
+        is_divided, is_known = divides(layer), is_of_keras(type(layer))
+        layer.call = functools.update_wrapper(functools.partial(_call, own, is_divided, is_known), own)
     with _WHOLE.carrying(share), _INSIDE.carrying([]):
         first = num_operations()
         with in_share(alone), _taking_turns(model):
@@ -120,15 +121,16 @@ def sum_over_parts(slope: Any, share: Share, times: Callable[[Any, Any], Any]) -
         return all_reduce_sum([times(slope, factor)])[0]
 
 
-def _call(call: Callable[..., Any], is_divided: bool, *args: Any, **kwargs: Any) -> Any:
+def _call(call: Callable[..., Any], is_divided: bool, is_known: bool, *args: Any, **kwargs: Any) -> Any:
     whole, share = _WHOLE.value, current_share()
     if not is_divided or whole is None or share is None or share.num_replicas > 1:
         return call(*args, **kwargs)
     if around_conditions(tf.compat.v1.get_default_graph()) is not None:
         # The slopes of what it takes and gives could not be sent in the gradient of a condition.
         return call(*args, **kwargs)
-    rows = [leaf for leaf in keras.tree.flatten((args, kwargs)) if _has_rows(leaf)]
-    if not rows:
+    leaves = keras.tree.flatten((args, kwargs))
+    rows = [leaf for leaf in leaves if _has_rows(leaf)]
+    if not rows or (is_known and any(map(_may_have_rows, leaves))):
         return call(*args, **kwargs)
     total = tf.shape(rows[0], out_type=tf.int64)[0]
     part = _part(whole, total)
@@ -144,6 +146,12 @@ def _call(call: Callable[..., Any], is_divided: bool, *args: Any, **kwargs: Any)
 def _has_rows(leaf: Any) -> bool:
     # The number of rows is open in what was gathered, and in what is made of it.
     return isinstance(leaf, tf.Tensor) and leaf.shape.rank not in (None, 0) and leaf.shape[0] is None
+
+
+def _may_have_rows(leaf: Any) -> bool:
+    # A step that writes down its batch size (`normal((batch_size, 8))`) makes rows of a known number. Keras's own
+    # layers join them with others; a layer of the user's may have a table beside its rows.
+    return isinstance(leaf, tf.Tensor) and bool(leaf.shape.rank) and (leaf.shape[0] or 1) > 1
 
 
 def _part(whole: Share, total: tf.Tensor) -> Share:

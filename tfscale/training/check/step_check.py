@@ -262,9 +262,15 @@ class StepCheck:
 
     def _begin_anew(self) -> None:
         """As at the start of an epoch: of what was counted before, each replica holds another part."""
+        if self._has_workers():
+            # A metric whose reset keeps what it has counted would hold the rows of this worker only.
+            self._state.clear_counted()
         reset(metrics_of(self._model))
         self._state.find_elsewhere(self._begin())
         self._state.clear_averaged()
+
+    def _has_workers(self) -> bool:
+        return self._strategy.num_replicas_in_sync > len(self._strategy.extended.worker_devices)
 
     def _compare(self, rows: CheckRows) -> str:
         before = self._state.read()
@@ -380,9 +386,8 @@ class StepCheck:
         met = {term: row for term, row in terms.items() if term.kind not in ("log", "read")}
         rows = [sums.get(term, row) if term in self._terms.sums else row for term, row in met.items()]
         rows += log_differences(ours, reference, self._tells)
-        several = self._strategy.num_replicas_in_sync > len(self._strategy.extended.worker_devices)
         # What another worker has counted is not here; its logs are.
-        left_out = self._state.divided() if several else set()
+        left_out = self._state.divided() if self._has_workers() else set()
         return rows + state_differences(ours, reference, before, slots_of(self._model), left_out)
 
 

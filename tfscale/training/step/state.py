@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -62,10 +62,16 @@ class State:
 
     def clear_averaged(self) -> None:
         """Sets what is read as a mean to zero on every replica."""
-        for variable in self._named.values():
-            if id(variable) in self._averaged:
-                for copy in self._copies_of(variable).values():
-                    _set(copy, tf.zeros(copy.shape, copy.dtype))
+        self._clear(lambda variable: id(variable) in self._averaged)
+
+    def clear_counted(self) -> None:
+        """Sets what replicas count to zero on each of them."""
+        self._clear(is_counted)
+
+    def _clear(self, is_meant: Callable[[Any], bool]) -> None:
+        for variable in filter(is_meant, self._named.values()):
+            for copy in self._copies_of(variable).values():
+                _set(copy, tf.zeros(copy.shape, copy.dtype))
 
     def collect(self) -> None:
         """Gives what the replicas have counted to the first one here.
