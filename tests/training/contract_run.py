@@ -37,6 +37,8 @@ TABLES = (
     "functions",
     "numbers",
     "float64",
+    "layers",
+    "measures",
 )
 HALF = 9
 """So many tables are run by test_contract.py, the others by test_contract_programs.py."""

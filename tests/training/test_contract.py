@@ -2,11 +2,12 @@
 
 import importlib
 
+import keras
 import numpy as np
 import pytest
 
 from tests.repository import ROOT
-from tests.training import contract_run
+from tests.training import contract_cases_layers, contract_cases_measures, contract_run
 from tests.training.contract import relative_difference
 from tests.training.contract_cases_optimizers import BROKEN, NEW, OPTIMIZERS, offered_optimizers
 from tests.training.contract_rows import ROWS
@@ -28,6 +29,25 @@ def test_every_optimizer_of_keras_is_covered():
     # OptimizerMap is no optimizer but the argument of MultiOptimizer.
     assert offered_optimizers() <= set(OPTIMIZERS)
     assert set(OPTIMIZERS) - offered_optimizers() <= NEW | BROKEN
+
+
+def test_every_layer_of_keras_is_covered():
+    covered = contract_cases_layers.covered_layers()
+    left_out = contract_cases_layers.OTHERS | contract_cases_layers.CHOOSING
+    assert not covered & left_out
+    assert contract_cases_layers.offered_layers() <= covered | left_out
+
+
+def test_every_loss_of_keras_is_covered():
+    covered = contract_cases_measures.covered(contract_cases_measures.LOSSES) | set(contract_cases_measures.ALONE)
+    assert contract_cases_measures.offered(keras.losses, keras.losses.Loss) <= covered | contract_cases_measures.OTHERS
+
+
+def test_every_metric_of_keras_is_covered():
+    covered = contract_cases_measures.covered(contract_cases_measures.METRICS)
+    assert (
+        contract_cases_measures.offered(keras.metrics, keras.metrics.Metric) <= covered | contract_cases_measures.OTHERS
+    )
 
 
 def test_rows_name_cases_and_tests_that_exist():
