@@ -102,6 +102,20 @@ def test_keras_counts_rows_whose_number_it_knows(drop_remainder, expected):
     assert evaluate(False) == pytest.approx(evaluate(True) * expected)
 
 
+def test_data_may_have_other_parts_than_before():
+    rows, ragged = tf.TensorSpec((None, 1)), tf.RaggedTensorSpec((None, None))
+    given = [(rows, rows), (rows, rows, rows), (rows, None), ({"a": rows, "b": ragged}, None, rows), (rows,), rows]
+    met = []
+    end = DataEnd(_model(), lambda spec: met.append(spec) or (lambda: False))
+    for spec in given:
+        end.begin(spec)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            end.as_keras(_ending)("no more")
+    assert [tf.nest.map_structure(lambda leaf: getattr(leaf, "shape", None), spec) for spec in met] == [
+        tf.nest.map_structure(lambda leaf: getattr(leaf, "shape", None), spec) for spec in given
+    ]
+
+
 def test_a_condition_that_keras_runs_in_part_is_named():
     said, iterations = run_case("tests.training.check.cases_data_end:accumulating")
     assert said.count("assert_cardinality") == 1

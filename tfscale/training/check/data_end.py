@@ -49,14 +49,12 @@ class DataEnd:
         self._made: dict[str, Rest] = {}
         self._spec: Any = None
         # Which trace Keras's function takes for these data, one of any number of rows too, is for TensorFlow to say.
-        self._choose = tf.function(lambda *leaves: None, reduce_retracing=True, autograph=False)
+        self._choose = tf.function(lambda data: None, reduce_retracing=True, autograph=False)
 
     def begin(self, data_spec: Any) -> None:
         """To be called when the function is about to get data of these specs; None where a part is missing."""
-        leaves = tf.nest.flatten(data_spec)
-        chosen = self._choose.get_concrete_function(*(leaf for leaf in leaves if leaf is not None))
-        specs = iter(chosen.structured_input_signature[0])
-        self._spec = tf.nest.pack_sequence_as(data_spec, [None if leaf is None else next(specs) for leaf in leaves])
+        # Data of other parts are another argument: as many arguments of a function could not be compared.
+        self._spec = self._choose.get_concrete_function(data_spec).structured_input_signature[0][0]
 
     def as_keras(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """`function`, which runs steps and fails where there is no batch, with what plain Keras does then."""
