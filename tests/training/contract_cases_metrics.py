@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from tests.training.contract import Case, Outcome, arrays_by_name, fitting, flat_arrays
 from tests.training.models import (
@@ -160,6 +162,44 @@ def _counted_before(dp: Any) -> Outcome:
     return outcome
 
 
+class Counts(keras.metrics.Metric):
+    """Counts rows in a number of any type that begins with any other."""
+
+    def __init__(self, dtype: str, begin: int) -> None:
+        super().__init__(name="counts")
+        self.begin = begin
+        self.rows = self.add_weight(shape=(), initializer=keras.initializers.Constant(begin), dtype=dtype, name="rows")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        del y_pred, sample_weight
+        self.rows.assign_add(keras.ops.cast(keras.ops.shape(y_true)[0], self.rows.dtype))
+
+    def reset_state(self) -> None:
+        self.rows.assign(keras.ops.cast(self.begin, self.rows.dtype))
+
+    def result(self) -> Any:
+        return self.rows + 0
+
+
+def _counted_by_hand(dp: Any) -> Outcome:
+    """Metrics that no model has, of whole numbers and of others, in Python, in a function and after a reset."""
+    outcome: Outcome = {"counted": []}
+    with dp.scope():
+        for dtype in ("int32", "int64", "float32"):
+            for begin in (0, 1):
+                metric = Counts(dtype, begin)
+                count = tf.function(metric.update_state)
+                for rows in (8, 8, 1):
+                    metric.update_state(X[:rows], X[:rows])
+                outcome["counted"].append(np.array(metric.result()))
+                count(X[:4], X[:4])
+                outcome["counted"].append(np.array(metric.result()))
+                metric.reset_state()
+                metric.update_state(X[:3], X[:3])
+                outcome["counted"].append(np.array(metric.result()))
+    return outcome
+
+
 _M = keras.metrics
 
 CASES: dict[str, Case] = {
@@ -189,6 +229,8 @@ CASES: dict[str, Case] = {
     ),
     "metrics that several models share": Case(_shared_metrics),
     "metrics counted by hand before a model has them": Case(_counted_before),
+    "metrics counted by hand, no model": Case(_counted_by_hand),
+    "metric of whole numbers that is reset to one": measuring(lambda: Counts("int32", 1)),
     "metrics MeanIoU and accuracy": measuring(
         lambda: _M.MeanIoU(num_classes=2, sparse_y_pred=False),
         _M.SparseCategoricalAccuracy,

@@ -33,6 +33,8 @@ EXACT = (
     "metrics that are one number of a batch",
     "metric that counts from one on",
     "metric that is never reset",
+    "metrics counted by hand before a model has them",
+    "metrics counted by hand, no model",
     "models that were not prepared",
     "loop, average_loss, a tf.function is given",
 )

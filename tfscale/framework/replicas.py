@@ -26,6 +26,7 @@ _ANSWERED: dict[str, Sequence[str] | None] = {
 }
 _SAID: dict[str, Sequence[str] | None] = {
     "handle": None,
+    "assign": ("value", "use_locking", "name", "read_value"),
     "value": (),
     "read_value": (),
     "_dense_var_to_tensor": ("dtype", "name", "as_ref"),
@@ -59,6 +60,8 @@ class Answers(NamedTuple):
     """Called with a variable of which a gradient is asked where no replica is meant."""
     refuse_foreign_update: Callable[[Any], None]
     """Called with a variable that an optimizer of another strategy is about to update."""
+    assign: Callable[[Any, Any, Callable[[], Any]], Any]
+    """Given a variable, its new value, and TensorFlow's way to set it, does so."""
     run: Callable[[Callable[[], Any], EachByItself], Any]
     """Given what a replica is to do, and TensorFlow's way to have all do it, returns their results."""
 
@@ -69,6 +72,7 @@ def _answering(
     read: Callable[[Any, Callable[[], Any]], Any],
     refuse_gradient: Callable[[Any], None],
     refuse_foreign_update: Callable[[Any], None],
+    assign_as: Callable[[Any, Any, Callable[[], Any]], Any],
 ) -> Any:
     """A class of distributed variables that can be read as Python numbers, and that say what cannot be done to them."""
     for name, takes in _SAID.items():
@@ -96,6 +100,9 @@ def _answering(
 
         def read_value(self) -> Any:
             return read(self, super().read_value)
+
+        def assign(self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True) -> Any:
+            return assign_as(self, value, lambda: super(Answering, self).assign(value, use_locking, name, read_value))
 
         def scatter_nd_update(self, indices: Any, updates: Any, name: Any = None) -> Any:
             return self.assign(tf.tensor_scatter_nd_update(self, indices, updates, name))
@@ -180,12 +187,12 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
         def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
             with answers.explaining():
                 variable = super()._create_variable(next_creator, **kwargs)
-            answers.made(variable)
             if isinstance(variable, tf.distribute.DistributedValues):
                 kind: Any = type(variable)
                 variable.__class__ = _answering(
-                    kind, answers.read, answers.refuse_gradient, answers.refuse_foreign_update
+                    kind, answers.read, answers.refuse_gradient, answers.refuse_foreign_update, answers.assign
                 )
+            answers.made(variable)
             return variable
 
     strategy.extended.__class__ = AnsweringExtended

@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.replicas.callers import callers
+from tfscale.replicas.counted import begin_together, is_counted
 from tfscale.replicas.owners import Fact, ReplicaGroup
 
 
@@ -33,11 +34,12 @@ class Made:
             _add(self._optimizers, optimizer)
         for metric in callers(keras.metrics.Metric)[:1]:
             _add(self._metrics, metric)
-            is_counted = getattr(variable, "aggregation", None) == tf.VariableAggregation.SUM
-            if is_counted and tf.executing_eagerly():
+            if is_counted(variable) and tf.executing_eagerly():
                 self._begun = [each for each in self._begun if each[0]() is not None]
                 copy = tf.distribute.get_strategy().experimental_local_results(variable)[0]
-                self._begun.append((weakref.ref(variable), tf.identity(copy.read_value())))
+                begun = tf.identity(copy.read_value())
+                self._begun.append((weakref.ref(variable), begun))
+                begin_together(variable, begun)
         for generator in callers(keras.random.SeedGenerator)[:1]:
             _add(self._seed_generators, generator)
 
@@ -48,7 +50,7 @@ class Made:
         return [variable for variable in (each() for each in self._variables) if variable is not None]
 
     def begun_with(self, variable: Any) -> tf.Tensor | None:
-        """What each copy of a metric's variable was made with; None where that was not seen."""
+        """What a metric's variable was made with, before its copies shared that; None where that was not seen."""
         return next((value for reference, value in self._begun if reference() is variable), None)
 
     @property

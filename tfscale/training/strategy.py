@@ -39,6 +39,7 @@ from tfscale.replicas.one_trace import run_once_for_all
 from tfscale.replicas.outside import entering_scope
 from tfscale.replicas.packs import Packing, choose_packing
 from tfscale.replicas.replica_count import told
+from tfscale.replicas.whole_numbers import assign_whole
 from tfscale.replicas.xla import refuse_updates_inside_xla
 from tfscale.training.check.loop_numbers import refuse_numbers_apart
 from tfscale.training.check.loop_states import refuse_states_apart
@@ -314,6 +315,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
                 read_in_step,
                 refuse_loop_inside_scope,
                 refuse_optimizer_outside,
+                assign_whole,
                 functools.partial(run_once_for_all, strategy),
             ),
         )

@@ -19,12 +19,13 @@ import tensorflow as tf
 from tfscale.exact.randomness import draw_as_first_here
 from tfscale.framework.graphs import define_functions
 from tfscale.gradients.double_buffer import at_once
+from tfscale.replicas.counted import is_counted
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_share import as_lone_replica
 from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import worker_rank
 from tfscale.training.step.rehearsal import traced_for
-from tfscale.training.step.state import is_counted, value_of
+from tfscale.training.step.state import value_of
 
 _log = logging.getLogger(__name__)
 # Returns whether metrics have counted.

@@ -106,8 +106,7 @@ class FirstStates:
         if begun is None or begun.dtype.is_bool or variable.value.aggregation != tf.VariableAggregation.SUM:
             return copy
         counted = self._counted(variable)
-        uncounted = np.asarray(begun) * np.asarray(self._strategy.num_replicas_in_sync, begun.dtype.as_numpy_dtype)
-        return begun if np.allclose(counted, uncounted, rtol=1e-6, atol=0.0) else counted
+        return begun if np.allclose(counted, begun, rtol=1e-6, atol=0.0) else counted
 
     def _counted(self, variable: keras.Variable) -> Any:
         with self._strategy.scope():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfscale.replicas.counted import is_counted
 from tfscale.replicas.made import made_under
 from tfscale.replicas.undisturbed import undisturbed
 from tfscale.training.step.own_numbers import OwnNumbers
@@ -199,9 +200,3 @@ def _set(copy: tf.Variable, value: tf.Tensor) -> None:
 def _largest_gap(copy: np.ndarray, held: np.ndarray) -> float:
     with np.errstate(invalid="ignore", over="ignore"):
         return float(np.max(np.abs((copy - held).astype(np.float64)), initial=0.0))
-
-
-def is_counted(variable: Any) -> bool:
-    """Whether each replica counts its own, and the copies are added up where they are read."""
-    is_sum = getattr(variable, "aggregation", None) == tf.VariableAggregation.SUM
-    return is_sum and getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ
