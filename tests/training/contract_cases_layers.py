@@ -280,23 +280,18 @@ def _beside_each_other(kind: str) -> keras.Model:
     inputs = keras.Input(_INPUTS[kind].shape[1:], dtype=_INPUTS[kind].dtype.name)
     known = offered_layers()
     # Added up, so that no branch's gradient depends on the others' number.
-    ends = []
-    for name, branch in LAYERS[kind].items():
-        if name.split(",")[0] not in known:
-            continue
-        end = branch(inputs)
-        ends.append(_L.Dense(2)((_L.GlobalAveragePooling1D if None in end.shape[1:] else _L.Flatten)()(end)))
-    return keras.Model(inputs, _L.Add()(ends) if len(ends) > 1 else ends[0])
+    ends = [branch(inputs) for name, branch in LAYERS[kind].items() if name.split(",")[0] in known]
+    flat = [(_L.GlobalAveragePooling1D if None in end.shape[1:] else _L.Flatten)()(end) for end in ends]
+    return keras.Model(inputs, _L.Add()([_L.Dense(2)(end) for end in flat]))
 
 
-def _learning(kind: str, **case: Any) -> Case:
+def _learning(kind: str) -> Case:
     return fitting(
         lambda: _beside_each_other(kind),
         lambda: {"optimizer": keras.optimizers.SGD(0.002, momentum=0.9), "loss": "mse"},
         lambda: {"x": _INPUTS[kind], "y": _TARGETS, "batch_size": _BATCH},
         evaluated=True,
         global_batch=_BATCH,
-        **case,
     )
 
 
