@@ -349,7 +349,7 @@ class DataParallel:
             replicas = local_replicas(self._strategy)
             recovery = [] if directory is None else [Recovery(find_directory(directory) / "recovery")]
             watches: list[Any] = [NonFiniteWatch("report"), *([DriftWatch()] if replicas.total > 1 else [])]
-            watches += [StallWatch()] if replicas.here < replicas.total else []
+            watches += [StallWatch()] if replicas.on_several_workers else []
             watches += noise_scale_beside(directory, self._sending.compression, replicas.total)
             return [*([report] if self.is_chief else []), *recovery, *watches]
         callbacks, knobs = rederive_callbacks(directory, self.batch_ratio)

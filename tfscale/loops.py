@@ -48,7 +48,7 @@ def run_on_replicas(strategy: tf.distribute.Strategy, function: Callable[[Replic
         3.0
     """
     replicas = local_replicas(strategy)
-    if replicas.here < replicas.total and not are_parts(batch):
+    if replicas.on_several_workers and not are_parts(batch):
         batch = noting_batch(strategy, batch)
     parts = own_parts(batch, replicas, stand_in=False)
     results = strategy.run(lambda: function(parts[replica_id() - replicas.first]))

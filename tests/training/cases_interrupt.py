@@ -191,7 +191,7 @@ def _raising(owner: Any, name: str, turn: int) -> Iterator[None]:
 
 
 def _press_again(ignored: Any) -> None:
-    """As a user does whose Ctrl-C came while the main thread freed something: Python ignores what a `__del__` raises."""
+    """As a user does whose Ctrl-C came in the midst of a `__del__`: Python ignores what that raises."""
     if isinstance(ignored.exc_value, KeyboardInterrupt):
         # Not at once: what this raises would be ignored as well.
         threading.Timer(0.05, os.kill, args=(os.getpid(), signal.SIGINT)).start()

@@ -290,7 +290,7 @@ def reading_alike(strategy: tf.distribute.Strategy, name: str, data: Any, *, goe
         DataError: As `Reading.compare`.
     """
     replicas, around = local_replicas(strategy), READING.of(strategy)
-    if replicas.here == replicas.total:
+    if not replicas.on_several_workers:
         yield
         return
     reading = around if goes_on and around is not None else Reading(strategy, name, data)

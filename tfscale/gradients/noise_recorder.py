@@ -128,7 +128,7 @@ class NoiseRecorder:
         total, groups = copies[0].copy(), len(self.groups)
         # What all replicas have alike stays, and so does the last part: squares of sums.
         total[:, _OWN:-groups] = sum(copy[:, _OWN:-groups] for copy in copies)
-        if self._replicas.here < self._replicas.total:
+        if self._replicas.on_several_workers:
             total[:, _OWN:-groups] = self._over_workers(total[:, _OWN:-groups])
         fields = len(Row._fields)
         return [

@@ -114,8 +114,7 @@ def write_on_chief_only(
     Raises:
         RecoveryError: For `BackupAndRestore` on several workers, all of which would write to the same files.
     """
-    replicas = local_replicas(strategy)
-    if replicas.here == replicas.total:
+    if not local_replicas(strategy).on_several_workers:
         return list(callbacks)
     needs_chief = (*_WRITE_FILES, keras.callbacks.BackupAndRestore)
     return [ChiefOnly(each) if isinstance(each, needs_chief) else each for each in callbacks]
@@ -128,10 +127,9 @@ def warn_of_writers(callbacks: Any, strategy: tf.distribute.Strategy) -> None:
         callbacks: As `fit` was given them.
         strategy: Of the job.
     """
-    replicas = local_replicas(strategy)
     writing = (*_WRITE_FILES, keras.callbacks.BackupAndRestore)
     names = sorted({type(each).__name__ for each in listed(callbacks) if isinstance(each, writing)})
-    if names and replicas.here < replicas.total:
+    if names and local_replicas(strategy).on_several_workers:
         warnings.warn(
             f"Every worker has a {' and a '.join(names)} of its own: where they are given the same path, all write to "
             "one file. Give `fit` `callbacks=dp.callbacks([...])`, with which the chief alone writes; to go on where a "
@@ -146,7 +144,6 @@ def _is_chief(model: keras.Model) -> bool:
 
 def _alone(strategy: tf.distribute.Strategy) -> contextlib.AbstractContextManager[Any]:
     """Where reading a variable gives the copy of this worker's first replica, and asks nobody."""
-    replicas = local_replicas(strategy)
-    if replicas.here == replicas.total:
+    if not local_replicas(strategy).on_several_workers:
         return contextlib.nullcontext()
     return LoneReplica(strategy)

@@ -45,7 +45,7 @@ class Workers:
     @property
     def are_several(self) -> bool:
         """Whether there is anybody to agree with."""
-        return self._replicas.here < self._replicas.total
+        return self._replicas.on_several_workers
 
     @property
     def is_chief(self) -> bool:

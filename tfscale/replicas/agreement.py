@@ -35,8 +35,7 @@ def gather_from_workers(strategy: tf.distribute.Strategy, own: tf.Tensor) -> lis
 
 def gather_number(strategy: tf.distribute.Strategy, number: int) -> list[int]:
     """Each worker's number, by rank, in one collective; to be called by every worker."""
-    replicas = local_replicas(strategy)
-    if replicas.here == replicas.total:
+    if not local_replicas(strategy).on_several_workers:
         return [number]
     return gather_from_workers(strategy, tf.constant(number, tf.int64))
 
@@ -76,8 +75,7 @@ def worker_unlike_chief(strategy: tf.distribute.Strategy, number: int) -> int | 
 
 def agree_with_chief(strategy: tf.distribute.Strategy, numbers: list[int]) -> list[int]:
     """What the chief has found, for all workers; to be called by every worker with as many numbers."""
-    replicas = local_replicas(strategy)
-    if replicas.here == replicas.total or not numbers:
+    if not local_replicas(strategy).on_several_workers or not numbers:
         return numbers
     found: list[int] = gather_from_workers(strategy, tf.constant(numbers, tf.int64))[0]
     return found
@@ -95,8 +93,7 @@ def first_of_workers(strategy: tf.distribute.Strategy, message: str) -> str:
 
 def texts_of_workers(strategy: tf.distribute.Strategy, text: str) -> list[str]:
     """Each worker's text, by rank, as far as `LONGEST_TEXT`; to be called by every worker."""
-    replicas = local_replicas(strategy)
-    if replicas.here == replicas.total:
+    if not local_replicas(strategy).on_several_workers:
         return [text]
     own = list(text.encode())[:LONGEST_TEXT]
     # As a rule nobody has anything to say: the lengths alone are 8 bytes from each, texts 32,000.
@@ -122,7 +119,7 @@ def gather_rows_of_workers(strategy: tf.distribute.Strategy, rows: Any) -> Any:
             one.
     """
     replicas = local_replicas(strategy)
-    if replicas.here == replicas.total:
+    if not replicas.on_several_workers:
         return rows
 
     def gather() -> list[Any]:

@@ -88,8 +88,7 @@ def failing_together(strategy: tf.distribute.Strategy, name: str) -> Iterator[Pe
         ClusterError: When another worker failed, is gone, or does something else; it holds that worker's rank, address
             and what it did last.
     """
-    replicas = local_replicas(strategy)
-    if replicas.here == replicas.total or strategy in CALL:
+    if not local_replicas(strategy).on_several_workers or strategy in CALL:
         yield None
         return
     _refuse_ended(strategy, f"`{name}`")
@@ -110,9 +109,8 @@ def failing_together(strategy: tf.distribute.Strategy, name: str) -> Iterator[Pe
 @contextlib.contextmanager
 def explaining(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """As `failing_together`, of what needs all workers and is none of their calls, such as making a variable."""
-    replicas = local_replicas(strategy)
     with contextlib.ExitStack() as stack:
-        if replicas.here < replicas.total and strategy not in CALL:
+        if local_replicas(strategy).on_several_workers and strategy not in CALL:
             _refuse_ended(strategy, "a new variable")
             stack.enter_context(_explaining(strategy))
         yield
@@ -151,7 +149,7 @@ def all_come_to(strategy: tf.distribute.Strategy, what: str) -> bool:
         what: A name of the point, such as `"refused"`; each point of a call has its own.
     """
     replicas, rank = local_replicas(strategy), worker_rank(strategy)
-    if replicas.here == replicas.total:
+    if not replicas.on_several_workers:
         return True
     call = f"tfscale/{what}/{CALLS.of(strategy, 0)}"
     others = [f"{call}/{other}" for other in range(replicas.total // replicas.here) if other != rank]

@@ -75,7 +75,6 @@ def _describe_host() -> str:
 
 
 def _end(strategy: tf.distribute.Strategy) -> str:
-    replicas = local_replicas(strategy)
-    if replicas.here < replicas.total:
+    if local_replicas(strategy).on_several_workers:
         return "Start all workers again."
     return "Where the next call fails too, end this process: TensorFlow keeps what it has of the memory."

@@ -301,8 +301,7 @@ def find_watch(strategy: tf.distribute.Strategy) -> PeerWatch | None:
 
 def start_watch(strategy: tf.distribute.Strategy) -> PeerWatch | None:
     """As `find_watch`, and begins it; to be called by every worker."""
-    replicas = local_replicas(strategy)
-    if strategy not in WATCH and replicas.here < replicas.total:
+    if strategy not in WATCH and local_replicas(strategy).on_several_workers:
         workers, rank = worker_addresses(strategy), worker_rank(strategy)
         heartbeats = Heartbeats(rank, len(workers), read_secret(os.environ, workers))
         introduce(heartbeats, strategy, workers, rank)

@@ -70,6 +70,11 @@ class LocalReplicas(NamedTuple):
         """Global replica ids, in order."""
         return range(self.first, self.first + self.here)
 
+    @property
+    def on_several_workers(self) -> bool:
+        """Whether others live in other processes."""
+        return self.here < self.total
+
 
 def first_logical(replica: Any, num_replicas: int, num_logical: int) -> Any:
     """The first of the logical replicas that a replica runs; they follow each other."""

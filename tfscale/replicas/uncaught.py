@@ -36,7 +36,6 @@ def begin_loop(strategy: tf.distribute.Strategy, function: Any = None) -> None:
         strategy: Of the job.
         function: That it gave to `strategy.run`; of tfscale's own there are many, outside of loops.
     """
-    replicas = local_replicas(strategy)
     if strategy in LOGICAL_RUN and function is not None and not is_of_tfscale(function):
         raise ModelError(
             "With `logical_replicas` a model trains by `fit` or `train_on_batch`: a loop by hand knows none of "
@@ -44,7 +43,7 @@ def begin_loop(strategy: tf.distribute.Strategy, function: Any = None) -> None:
             f"Received: logical_replicas={LOGICAL_RUN[strategy]} and a function that is given to `strategy.run`. Leave "
             "`logical_replicas` out, or put what the function does into `compute_loss`."
         )
-    if replicas.here < replicas.total and strategy not in RUNS_LOOPS and not is_of_tfscale(function):
+    if local_replicas(strategy).on_several_workers and strategy not in RUNS_LOOPS and not is_of_tfscale(function):
         RUNS_LOOPS.set(strategy, True)
         _explain_what_is_uncaught(strategy)
         _explain_what_ends_a_cell(strategy)

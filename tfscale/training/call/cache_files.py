@@ -32,7 +32,7 @@ def refuse_shared_cache(given: CallArguments, strategy: tf.distribute.Strategy) 
         DataError: On every worker.
     """
     replicas = local_replicas(strategy)
-    if replicas.here == replicas.total:
+    if not replicas.on_several_workers:
         return
     data = [given.get(name) for name in ("x", "validation_data")]
     files = {os.path.abspath(file) for each in data if isinstance(each, tf.data.Dataset) for file in cache_files(each)}

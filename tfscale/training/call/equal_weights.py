@@ -26,14 +26,10 @@ def compare_weights(name: str, model: keras.Model, strategy: tf.distribute.Strat
     Raises:
         DriftError: On every worker, when weights differ by more than the tolerance of its `fit`.
     """
-    replicas = local_replicas(strategy)
-    if replicas.here == replicas.total or not model.built or not model.weights:
+    if not local_replicas(strategy).on_several_workers or not model.built or not model.weights:
         return
-    checksums = checksums_of_replicas(model, strategy)
-    if len(set(checksums)) == 1:
-        return
-    drift = find_drift(model, checksums)
-    if drift.largest > tolerance_of(model):
+    drift = find_drift(model, checksums_of_replicas(model, strategy))
+    if drift is not None and drift.largest > tolerance_of(model):
         raise DriftError(
             "The weights of all replicas must be equal.\n"
             f"Received: as `{name}` begins, {drift.said}. Load the same file on all workers, and assign no weights by "

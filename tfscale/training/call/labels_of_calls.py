@@ -27,8 +27,7 @@ class LabelsOfCalls:
 
     def __init__(self, strategy: tf.distribute.Strategy, name: str):
         self._strategy, self._name = strategy, name
-        replicas = local_replicas(strategy)
-        self._are_several = replicas.here < replicas.total
+        self._are_several = local_replicas(strategy).on_several_workers
         self._calls = 0
         self._sums = SumsOfLabels()
 

@@ -52,9 +52,9 @@ def order_alike(name: str, given: CallArguments, strategy: tf.distribute.Strateg
     replicas, x = local_replicas(strategy), given.get("x")
     if name == "fit":
         _warn_of_one_order_for_two(given)
-    if replicas.here < replicas.total:
+    if replicas.on_several_workers:
         _refuse_other_seeds([x, given.get("validation_data")], strategy)
-    if name != "fit" or replicas.here == replicas.total or not given.get("shuffle", True):
+    if name != "fit" or not replicas.on_several_workers or not given.get("shuffle", True):
         return
     if isinstance(x, keras.utils.PyDataset):
         _draw_as_chief(strategy)

@@ -217,7 +217,7 @@ class StepRunner:
             look: As for `logging_function`.
         """
         looks, kind = Looks(look), FirstTraces()
-        several_workers = self._replicas.here < self._replicas.total
+        several_workers = self._replicas.on_several_workers
 
         @tf.autograph.experimental.do_not_convert
         def one_step(batch: Any) -> Any:

@@ -268,8 +268,9 @@ class ChosenCalls:
     def __init__(self, strategy: tf.distribute.Strategy, requested: Any):
         check_steps_per_execution(requested)
         self._requested = requested
-        replicas = local_replicas(strategy)
-        self._agree = None if replicas.here == replicas.total else functools.partial(least_of_workers, strategy)
+        self._agree = (
+            functools.partial(least_of_workers, strategy) if local_replicas(strategy).on_several_workers else None
+        )
         self._passes: weakref.WeakKeyDictionary[Any, StepsPerCall] = weakref.WeakKeyDictionary()
         self._traced: weakref.WeakKeyDictionary[Any, TracedSteps] = weakref.WeakKeyDictionary()
         # Of a model that was not prepared when its call began, nothing is known.

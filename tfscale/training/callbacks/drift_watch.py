@@ -99,14 +99,14 @@ class DriftWatch(keras.callbacks.Callback):
             self._exchange.is_due.assign(is_due)
 
     def _compare(self, checksums: list[int]) -> None:
-        if len(set(checksums)) == 1 and checksums[0]:
-            return
         if not all(checksums):
             raise ModelError(
                 "`DriftWatch` needs a prepared model: its step compares the weights.\n"
                 f"Received: {self.model.name!r}, not prepared. Use `model = dp.prepare(model)`."
             )
         drift = find_drift(self.model, checksums)
+        if drift is None:
+            return
         tolerance = self.tolerance
         if tolerance == "auto":
             tolerance = _GPU_TOLERANCE if on_gpus(self.model.distribute_strategy) else 0.0

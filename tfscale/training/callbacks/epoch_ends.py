@@ -36,8 +36,7 @@ def compare_at_epoch_ends(given: CallArguments, model: keras.Model, strategy: tf
         model: Prepared.
         strategy: Its strategy.
     """
-    replicas = local_replicas(strategy)
-    if replicas.here == replicas.total or not given.can_take("callbacks"):
+    if not local_replicas(strategy).on_several_workers or not given.can_take("callbacks"):
         return
     callbacks = given.get("callbacks")
     chosen = [each.tolerance for each in listed(callbacks) if isinstance(each, DriftWatch)]
@@ -79,9 +78,9 @@ class EpochEnds(keras.callbacks.Callback):
             for watch in self._watches:
                 stack.enter_context(watch.waiting())
             checksums = checksums_of_replicas(self.model, self._strategy)
-        if len(set(checksums)) == 1:
-            return
         drift = find_drift(self.model, checksums)
+        if drift is None:
+            return
         if drift.largest > self._tolerance:
             raise DriftError(
                 "The weights of all replicas must be equal.\n"

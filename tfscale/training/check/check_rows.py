@@ -144,7 +144,7 @@ def _parts(batch: Any, strategy: tf.distribute.Strategy) -> tuple[list[ReplicaBa
     data = tf.nest.map_structure(lambda leaf: leaf if _is_special(leaf) else tf.convert_to_tensor(leaf), batch)
     rows, whole = count_rows(data)
     rows, replicas = tf.cast(rows, tf.int64), local_replicas(strategy)
-    if replicas.here < replicas.total:
+    if replicas.on_several_workers:
         # What each worker augments by numbers of its own differs outside of the rows that it takes.
         return list(split_rows(data, rows, whole, replicas)), True
     return [ReplicaBatch(data, rows, rows, tf.constant(0, tf.int64), whole)], False

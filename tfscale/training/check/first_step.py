@@ -143,7 +143,7 @@ class TwoRuns:
         replicas, common = self._replicas, None
         if replicas.total > 1:
             # What cannot be traced with the rows of one worker must be seen there before any waits for another.
-            common = _of_any_size(parts, is_always=replicas.here == replicas.total)
+            common = _of_any_size(parts, is_always=not replicas.on_several_workers)
         if common is not None:
             try:
                 self._traced["divided"] = self._trace(self._divided, common)

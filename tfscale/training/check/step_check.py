@@ -23,6 +23,7 @@ from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.gradients.updaters import held_optimizers, innermost, remember_optimizers
 from tfscale.replicas.agreement import any_of_workers
 from tfscale.replicas.made import made_under
+from tfscale.replicas.replica_batch import local_replicas
 from tfscale.training.check.chance import Chance, slots_of
 from tfscale.training.check.check_rows import Amount, CheckRows
 from tfscale.training.check.extremes import far_apart
@@ -262,15 +263,12 @@ class StepCheck:
 
     def _begin_anew(self) -> None:
         """As at the start of an epoch: of what was counted before, each replica holds another part."""
-        if self._has_workers():
+        if local_replicas(self._strategy).on_several_workers:
             # A metric whose reset keeps what it has counted would hold the rows of this worker only.
             self._state.clear_counted()
         reset(metrics_of(self._model))
         self._state.find_elsewhere(self._begin())
         self._state.clear_averaged()
-
-    def _has_workers(self) -> bool:
-        return self._strategy.num_replicas_in_sync > len(self._strategy.extended.worker_devices)
 
     def _compare(self, rows: CheckRows) -> str:
         before = self._state.read()
@@ -387,7 +385,7 @@ class StepCheck:
         rows = [sums.get(term, row) if term in self._terms.sums else row for term, row in met.items()]
         rows += log_differences(ours, reference, self._tells)
         # What another worker has counted is not here; its logs are.
-        left_out = self._state.divided() if self._has_workers() else set()
+        left_out = self._state.divided() if local_replicas(self._strategy).on_several_workers else set()
         return rows + state_differences(ours, reference, before, slots_of(self._model), left_out)
 
 

@@ -61,7 +61,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
             _check_division(own, logical)
             return OwnBatches(own, strategy)
         replicas = local_replicas(strategy)
-        if replicas.here < replicas.total:
+        if replicas.on_several_workers:
             dataset = in_one_order(dataset)
         sizes = batch_sizes(dataset) if model is not None and has_own_logs(model) else None
         checked = checked_batches(dataset, expected, sizes)
@@ -69,7 +69,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         reading = READING.of(strategy)
         if model is None:
             replicas = local_replicas(strategy)
-            if replicas.here == replicas.total:
+            if not replicas.on_several_workers:
                 return batches(for_loop=True)
             return batches(for_loop=True, noting=functools.partial(noting_for_loop, passes=passes_read(strategy)))
         if reading is None:
@@ -83,7 +83,7 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
 def _note_ends_of_own_data(strategy: tf.distribute.Strategy) -> None:
     """Has the ends of data noted of which a script makes each worker's own: a step needs a batch of every worker."""
     replicas, distribute = local_replicas(strategy), strategy.distribute_datasets_from_function
-    if replicas.here == replicas.total:
+    if not replicas.on_several_workers:
         return
 
     def distribute_own(dataset_fn: Any, options: Any = None) -> tf.distribute.DistributedDataset:

@@ -33,13 +33,15 @@ class Drift(NamedTuple):
     """Which replica differs from which, and in what."""
 
 
-def find_drift(model: keras.Model, checksums: list[int]) -> Drift:
-    """Compares each weight of replicas that differ; to be called by every worker.
+def find_drift(model: keras.Model, checksums: list[int]) -> Drift | None:
+    """Compares each weight of replicas that differ; to be called by every worker. None where all are equal.
 
     Args:
         model: Prepared.
         checksums: Of its weights, by replica.
     """
+    if len(set(checksums)) == 1:
+        return None
     # The first among equally frequent ones.
     [(usual, _)] = collections.Counter(checksums).most_common(1)
     reference = checksums.index(usual)

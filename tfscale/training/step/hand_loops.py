@@ -129,7 +129,7 @@ def _place_of_rows(own_args: Any, own_kwargs: Any) -> tuple[int, Any] | None:
 def _total_rows(strategy: tf.distribute.Strategy, arguments: Any, place: int, own: Any) -> Any:
     """The rows of all replicas, of which this process may know all."""
     replicas = local_replicas(strategy)
-    if replicas.here < replicas.total:
+    if replicas.on_several_workers:
         return tf.cast(all_reduce_sum([tf.cast(own, tf.float32)])[0], tf.int64)
     values: Sequence[Any] = strategy.experimental_local_results(tf.nest.flatten(arguments)[place])
     rows = [num_rows(value) for value in values]

@@ -62,8 +62,7 @@ def refuse_on_workers(model: keras.Model, strategy: tf.distribute.Strategy) -> N
     Raises:
         ModelError: Where there are several.
     """
-    replicas = local_replicas(strategy)
-    if replicas.here < replicas.total:
+    if local_replicas(strategy).on_several_workers:
         raise ModelError(
             "A model that is used on single batches by several workers must be prepared.\n"
             f"Received: model {model.name!r}, as it is. Call dp.prepare(model) first."
