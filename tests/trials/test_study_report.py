@@ -37,6 +37,16 @@ def test_every_trial_is_in_the_picture(results):
     assert "10 that did not, where they ended" in labels
 
 
+def test_every_regime_can_be_read(results):
+    figure = draw(fit(results, draws=20), results, "a study")
+    steps, _ = figure.axes
+    figure.canvas.draw()
+    names = {each.get_text(): each.get_window_extent() for each in steps.texts}
+    assert list(names) == ["perfect", "diminishing", "exhausted"]
+    hidden = [steps.get_legend().get_window_extent(), steps.title.get_window_extent()]
+    assert not [name for name, box in names.items() if box.count_overlaps(hidden)]
+
+
 def test_the_page_has_every_batch_and_what_was_left(results, tmp_path):
     study = fit(results, draws=20)
     write_report(tmp_path, study, results, LEFT, title="a study", not_tried="others.")

@@ -71,13 +71,20 @@ def draw(study: Study, results: Sequence[TrialResult], title: str) -> Any:
     low, high = study.interval
     steps.axvline(study.b_crit, color="C3", label=f"B_crit {study.b_crit:.3g}")
     steps.axvspan(max(low, batches[0] / 2), min(high, batches[-1] * 2), color="C3", alpha=0.15)
-    steps.set(xscale="log", yscale="log", xlabel="batch (examples)", ylabel="steps to the target", title=title)
+    steps.set(xscale="log", yscale="log", xlabel="batch (examples)", ylabel="steps to the target")
+    # Above the names of the regimes.
+    steps.set_title(title, pad=22)
     steps.legend(fontsize=8)
     name = next(iter(next(iter(study.best_parameters.values()))), None)
     if name is not None:
-        rates.plot(list(study.best_parameters), [each[name] for each in study.best_parameters.values()], "ko-")
+        rates.plot(
+            list(study.best_parameters), [each[name] for each in study.best_parameters.values()], "ko-", label="best"
+        )
         tried = [each.trial for each in results]
-        rates.scatter([t.batch for t in tried], [t.parameters[name] for t in tried], s=10, color="0.8", zorder=0)
+        rates.scatter(
+            [t.batch for t in tried], [t.parameters[name] for t in tried], s=10, color="0.8", zorder=0, label="tried"
+        )
+        rates.legend(fontsize=8)
     rates.set(xscale="log", yscale="log", xlabel="batch (examples)", ylabel=f"best {name}", title=f"best {name}")
     return figure
 
@@ -172,7 +179,9 @@ def _draw_regimes(axes: Any, study: Study, batches: Sequence[int]) -> None:
         low, high = max(low, batches[0] / 2), min(high, batches[-1] * 2)
         if low < high:
             axes.axvspan(low, high, color=shade, alpha=0.08)
-            axes.text(math.sqrt(low * high), 0.98, name, transform=axes.get_xaxis_transform(), ha="center", va="top")
+            # The legend would hide what is inside.
+            place = axes.get_xaxis_transform()
+            axes.text(math.sqrt(low * high), 1.01, name, transform=place, ha="center", va="bottom", fontsize=9)
 
 
 def _page(study: Study, results: Sequence[TrialResult], title: str, below: str, picture: bytes) -> str:
