@@ -30,6 +30,14 @@ def axes_of(owner: Any) -> list[Any]:
     return [getattr(owner, name, None) for name in ("axis", "axes", "_attention_axes")]
 
 
+def ranks_of_inputs(layer: keras.layers.Layer) -> list[int]:
+    """How many axes the tensors have with which functional models were made of `layer`; none for a layer within others.
+
+    Why: `layer.input` raises where it was called twice. Breaks first: tests/training/check/test_vouching.py.
+    """
+    return [len(tensor.shape) for node in read(layer, "_inbound_nodes") for tensor in node.input_tensors]
+
+
 def batch_moments(layer: keras.layers.BatchNormalization) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Keras's own `(inputs, mask) -> (mean, variance)` of one BatchNormalization layer."""
     return own_method(layer, "_moments")
