@@ -83,3 +83,14 @@ def replace_count_values(layer: keras.layers.Equalization, function: Callable[[A
     Breaks first: tests/exact/test_batch_wide_layers.py.
     """
     replace(layer, "_custom_histogram_fixed_width", function)
+
+
+def pads_to_longest(layer: keras.layers.TextVectorization) -> bool:
+    """Whether a layer fills texts up to the longest of its batch.
+
+    Why: what it was told is in nothing public but `get_config`, which copies the vocabulary, and fails for functions
+    of a script's own.
+    Breaks first: tests/exact/test_batch_wide_layers.py.
+    """
+    has_a_length = read(layer, "_output_sequence_length") is not None
+    return read(layer, "_output_mode") == "int" and not has_a_length and not read(layer, "_ragged")

@@ -127,3 +127,10 @@ def test_foreign_parts(build, number):
 def test_bad_modes(mode):
     with pytest.raises(ModelError, match="Received: check="):
         check_mode(mode)
+
+
+def test_a_saved_model_is_somebody_elses_code(tmp_path):
+    _mixing().export(tmp_path / "mixing", verbose=False)
+    inputs = keras.Input((2,))
+    model = keras.Model(inputs, layers.TFSMLayer(str(tmp_path / "mixing"), call_endpoint="serve")(inputs))
+    assert foreign_parts(model) == [f"layer {model.layers[1].name!r}"]

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from tfscale.errors import ModelError
+from tfscale.exact.batch_wide_layers import fills_up
 from tfscale.exact.foreign import has_axis_of_rows, is_of_keras, set_by_user
 from tfscale.framework.layers import ranks_of_inputs
 from tfscale.framework.losses import arguments_of_function, loss_entries, metric_function
@@ -18,7 +19,11 @@ from tfscale.gradients.updaters import innermost
 _log = logging.getLogger(__name__)
 MODES = ("auto", "always", "warn", "off")
 # Keras's own, which run what a user gives them.
-_RUN_OTHERS = (keras.layers.Lambda,)
+_RUN_OTHERS = [
+    getattr(keras.layers, name)
+    for name in ("Lambda", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper")
+    if hasattr(keras.layers, name)
+]
 # Keras's own, in which the rows of a batch meet, in an order that they draw.
 _MIX_ROWS = (keras.layers.MixUp, keras.layers.CutMix)
 _HOOKS = ("call", "train_step", "test_step", "compute_loss", "compute_metrics")
@@ -122,7 +127,11 @@ def computes_row_by_row(layer: keras.layers.Layer) -> bool:
     """
     parts = flat_layers(layer)
     operations = [each for part in parts for each in getattr(part, "operations", ())]
-    return all(map(_is_known_layer, parts)) and all(isinstance(each, keras.layers.Layer) for each in operations)
+    return (
+        all(map(_is_known_layer, parts))
+        and not any(map(fills_up, parts))
+        and all(isinstance(each, keras.layers.Layer) for each in operations)
+    )
 
 
 def _is_known(thing: Any) -> bool:
