@@ -286,8 +286,12 @@ def _beside_each_other(kind: str) -> keras.Model:
 
 
 def _learning(kind: str) -> Case:
+    return _fitted(lambda: _beside_each_other(kind), kind)
+
+
+def _fitted(build: Callable[[], keras.Model], kind: str) -> Case:
     return fitting(
-        lambda: _beside_each_other(kind),
+        build,
         lambda: {"optimizer": keras.optimizers.SGD(0.002, momentum=0.9), "loss": "mse"},
         lambda: {"x": _INPUTS[kind], "y": _TARGETS, "batch_size": _BATCH},
         evaluated=True,
@@ -295,4 +299,25 @@ def _learning(kind: str) -> Case:
     )
 
 
-CASES: dict[str, Case] = {f"layers of {kind}": _learning(kind) for kind in LAYERS}
+def _between(layer: Branch) -> Callable[[], keras.Model]:
+    def build() -> keras.Model:
+        inputs = keras.Input((6,))
+        return keras.Model(inputs, _L.Dense(2)(layer(_L.Dense(3, activation="tanh")(inputs))))
+
+    return build
+
+
+# Without a word of theirs these work along the rows, as of the shape of what they get.
+ALONG_ROWS: dict[str, Branch] = {
+    "Attention of vectors": _with_itself(_L.Attention),
+    "AdditiveAttention of vectors": _with_itself(_L.AdditiveAttention),
+    "Softmax over the last axis but one": lambda x: _L.Softmax(axis=-2)(x),
+    "LayerNormalization over both axes": lambda x: _L.LayerNormalization(axis=[-2, -1], center=False, scale=False)(x),
+    "softmax of one number for each row": lambda x: _L.Reshape((1,))(
+        _L.Activation("softmax")(_L.Reshape(())(_L.Dense(1)(x)))
+    ),
+}
+
+CASES: dict[str, Case] = {f"layers of {kind}": _learning(kind) for kind in LAYERS} | {
+    name: _fitted(_between(layer), "vectors") for name, layer in ALONG_ROWS.items()
+}

@@ -229,7 +229,42 @@ def _measuring(target: str) -> Case:
     )
 
 
+def _without_a_column() -> Case:
+    """One number for each row: the last axis of what metrics get is that of the rows."""
+
+    def build() -> keras.Model:
+        return keras.Sequential([_dense((6,), "sigmoid"), keras.layers.Dense(1), keras.layers.Reshape(())])
+
+    return fitting(
+        build,
+        lambda: {
+            "optimizer": keras.optimizers.SGD(0.1),
+            "loss": "mse",
+            "metrics": ["mae", "cosine_similarity", keras.metrics.CategoricalHinge()],
+        },
+        lambda: {"x": _X, "y": _X[:, 0], "batch_size": _BATCH},
+        evaluated=True,
+        global_batch=_BATCH,
+    )
+
+
+def _along_rows() -> Case:
+    return fitting(
+        lambda: _dense((6,), "sigmoid"),
+        lambda: {
+            "optimizer": keras.optimizers.SGD(0.1),
+            "loss": keras.losses.CosineSimilarity(axis=-2),
+            "metrics": [keras.metrics.CosineSimilarity(axis=-2)],
+        },
+        lambda: {"x": _X, "y": _X[:, :3], "batch_size": _BATCH},
+        evaluated=True,
+        global_batch=_BATCH,
+    )
+
+
 CASES: dict[str, Case] = {
+    "metrics of one number for each row": _without_a_column(),
+    "loss and metric along the last axis but one": _along_rows(),
     **{f"losses of {target}": _losing(target) for target in LOSSES},
     **{f"loss {name}": _losing_alone(name) for name in ALONE},
     **{f"metrics of {target}": _measuring(target) for target in METRICS},

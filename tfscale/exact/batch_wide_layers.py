@@ -1,8 +1,9 @@
 """Which of Keras's own layers look at all rows of a batch for each of them, and how do they see those of all replicas?
 
 `MelSpectrogram` lifts what is quieter than the loudest sound of the batch less `top_db`; `Equalization` counts how
-often each brightness occurs in all pictures of the batch. BatchNormalization has a file of its own (`batch_norm.py`),
-and rows that meet in an order that is drawn (`MixUp`, `CutMix`) are found by the look at the first step.
+often each brightness occurs in all pictures of the batch; `TextVectorization` fills texts up to the longest one.
+BatchNormalization has a file of its own (`batch_norm.py`), and rows that meet in an order that is drawn (`MixUp`,
+`CutMix`) are found by the look at the first step.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tfscale.exact.gather import gather_rows
 from tfscale.framework.layers import (
     count_values,
     decibels,
+    pads_to_longest,
     replace_count_values,
     replace_decibels,
 )
@@ -41,6 +43,8 @@ def make_layers_global(model: keras.Model, batch_norm: str) -> None:
     for layer in batch_wide_layers(model):
         if isinstance(layer, keras.layers.MelSpectrogram):
             replace_decibels(layer, _decibels_of_step(layer))
+        elif isinstance(layer, keras.layers.TextVectorization):
+            layer.call = _tokens_of_step(layer)
         else:
             replace_count_values(layer, _counts_of_step(layer))
 
@@ -57,9 +61,21 @@ def batch_wide_layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
     layers = flat_layers(model)
     drawn = {id(part) for layer in layers if isinstance(layer, _DRAWN) for part in flat_layers(layer)}
     for layer in layers:
-        is_wide = isinstance(layer, keras.layers.MelSpectrogram | keras.layers.Equalization)
+        is_wide = isinstance(layer, keras.layers.MelSpectrogram | keras.layers.Equalization) or fills_up(layer)
         if is_wide and id(layer) not in drawn:
             yield layer
+
+
+def fills_up(layer: keras.layers.Layer) -> bool:
+    """Whether the length of what a layer makes of one text is that of the longest text of the batch.
+
+    Example:
+        >>> import keras
+        >>> TextVectorization = keras.layers.TextVectorization
+        >>> fills_up(TextVectorization()), fills_up(TextVectorization(output_sequence_length=8))
+        (True, False)
+    """
+    return isinstance(layer, keras.layers.TextVectorization) and pads_to_longest(layer)
 
 
 def _decibels_of_step(layer: keras.layers.MelSpectrogram) -> Any:
@@ -89,6 +105,25 @@ def _counts_of_step(layer: keras.layers.Equalization) -> Any:
         return total
 
     return of_step
+
+
+def _tokens_of_step(layer: keras.layers.TextVectorization) -> Any:
+    own = type(layer).call.__get__(layer)
+
+    def of_step(inputs: Any) -> Any:
+        tokens = own(inputs)
+        return _as_long_as_the_longest(tokens) if _is_divided(layer) else tokens
+
+    return of_step
+
+
+def _as_long_as_the_longest(tokens: tf.Tensor) -> tf.Tensor:
+    shape = tf.shape(tokens)
+    longest = tf.reduce_max(gather_rows(tf.repeat(shape[tf.newaxis, 1:], shape[0], axis=0)), axis=0)
+    # A replica without rows computes on a stand-in, which may be longer.
+    kept = tokens[:, : longest[0]]
+    filled = tf.pad(kept, [[0, 0], [0, longest[0] - tf.shape(kept)[1]]])
+    return tf.ensure_shape(filled, tokens.shape)
 
 
 def _is_divided(layer: keras.layers.Layer) -> bool:

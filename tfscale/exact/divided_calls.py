@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.exact.foreign import is_of_keras, set_by_user
+from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.silence import DRAWS_FROM_STATE
 from tfscale.framework.graphs import around_conditions
 from tfscale.framework.losses import lists_of_losses
@@ -59,7 +59,7 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
         DrawsBesideError: When the step draws random numbers between the calls that every replica would draw for itself.
     """
     for layer in flat_layers(model):
-        own = set_by_user(layer, "call") or type(layer).call.__get__(layer)
+        own = _call_of(layer)
         is_divided, is_known = divides(layer), is_of_keras(type(layer))
         layer.call = functools.update_wrapper(functools.partial(_call, own, is_divided, is_known), own)
     with _WHOLE.carrying(share), _INSIDE.carrying([]):
@@ -67,6 +67,14 @@ def dividing_calls(model: keras.Model, divides: Callable[[Any], bool], share: Sh
         with in_share(alone), _taking_turns(model):
             yield
         _refuse_draws(model.distribute_strategy, first)
+
+
+def _call_of(layer: keras.layers.Layer) -> Any:
+    """What a layer computes: its class's `call`, or what a script or tfscale has put in its place."""
+    found = vars(layer).get("call")
+    if isinstance(found, functools.partial) and found.func is _call:
+        return found.args[0]
+    return found or type(layer).call.__get__(layer)
 
 
 @contextlib.contextmanager

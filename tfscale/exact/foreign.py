@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tfscale.framework.layers import axes_of
@@ -41,7 +41,7 @@ def set_by_user(thing: Any, name: str) -> Any:
     return None if found is None or is_of_keras(getattr(found, "__func__", found)) else found
 
 
-def has_axis_of_rows(owner: Any, arguments: Mapping[str, Any] | None = None) -> bool:
+def has_axis_of_rows(owner: Any, arguments: Mapping[str, Any] | None = None, *, ranks: Collection[int] = ()) -> bool:
     """Whether something of Keras's own was told to work along the first axis, which is that of the examples.
 
     It is not asked for its `get_config`: that fails, or warns, where a part of it is somebody's own.
@@ -49,11 +49,21 @@ def has_axis_of_rows(owner: Any, arguments: Mapping[str, Any] | None = None) -> 
     Args:
         owner: A layer, loss or metric.
         arguments: What it hands to a function.
+        ranks: Of the tensors that it gets: -2 is the first of two axes. Not known, any but -1 may be the first.
 
     Example:
         >>> import keras
         >>> has_axis_of_rows(keras.layers.Softmax(axis=0)), has_axis_of_rows(keras.layers.Softmax())
         (True, False)
+        >>> [has_axis_of_rows(keras.layers.Softmax(axis=-2), ranks=ranks) for ranks in ([2], [3], [])]
+        [True, False, True]
     """
     values = [*axes_of(owner), (arguments or {}).get("axis")]
-    return any(0 in (value if isinstance(value, list | tuple) else [value]) for value in values)
+    axes = [axis for value in values for axis in (value if isinstance(value, list | tuple) else [value])]
+    return any(axis is not None and _is_first(axis, ranks) for axis in axes)
+
+
+def _is_first(axis: int, ranks: Collection[int]) -> bool:
+    if axis >= 0:
+        return axis == 0
+    return any(axis + rank == 0 for rank in ranks) if ranks else axis < -1

@@ -66,7 +66,7 @@ class GlobalLoss(keras.losses.Loss):
         if share is None or share.is_whole:
             return self.loss(y_true, y_pred, sample_weight)
         values = self._values(y_true, y_pred)
-        if values is None or values.shape.rank == 0 or mixes_rows(self.loss):
+        if values is None or values.shape.rank == 0 or mixes_rows(self.loss, y_pred):
             _refuse_parts(self.loss, share)
             return self._on_gathered_batch(y_true, y_pred, sample_weight, share)
         local = self.loss(y_true, y_pred, sample_weight)
@@ -102,8 +102,12 @@ class GlobalLoss(keras.losses.Loss):
         return tf.stop_gradient(value) + as_mean(gradient_only, share)
 
 
-def mixes_rows(loss: keras.losses.Loss) -> bool:
+def mixes_rows(loss: keras.losses.Loss, y_pred: Any = None) -> bool:
     """Whether a loss of Keras's own is, for one row, a function of other rows too.
+
+    Args:
+        loss: Any loss.
+        y_pred: What it gets, whose rank tells which axis -2 is.
 
     Example:
         >>> import keras
@@ -114,7 +118,8 @@ def mixes_rows(loss: keras.losses.Loss) -> bool:
         return False
     if isinstance(loss, keras.losses.Circle) or getattr(loss, "fn", None) is keras.losses.circle:
         return True
-    return has_axis_of_rows(loss, arguments_of_function(loss))
+    rank = getattr(getattr(y_pred, "shape", None), "rank", None)
+    return has_axis_of_rows(loss, arguments_of_function(loss), ranks=[] if rank is None else [rank])
 
 
 def _refuse_parts(loss: keras.losses.Loss, share: Share) -> None:

@@ -30,6 +30,14 @@ def axes_of(owner: Any) -> list[Any]:
     return [getattr(owner, name, None) for name in ("axis", "axes", "_attention_axes")]
 
 
+def ranks_of_inputs(layer: keras.layers.Layer) -> list[int]:
+    """How many axes the tensors have with which functional models were made of `layer`; none for a layer within others.
+
+    Why: `layer.input` raises where it was called twice. Breaks first: tests/training/check/test_vouching.py.
+    """
+    return [len(tensor.shape) for node in read(layer, "_inbound_nodes") for tensor in node.input_tensors]
+
+
 def batch_moments(layer: keras.layers.BatchNormalization) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Keras's own `(inputs, mask) -> (mean, variance)` of one BatchNormalization layer."""
     return own_method(layer, "_moments")
@@ -75,3 +83,14 @@ def replace_count_values(layer: keras.layers.Equalization, function: Callable[[A
     Breaks first: tests/exact/test_batch_wide_layers.py.
     """
     replace(layer, "_custom_histogram_fixed_width", function)
+
+
+def pads_to_longest(layer: keras.layers.TextVectorization) -> bool:
+    """Whether a layer fills texts up to the longest of its batch.
+
+    Why: what it was told is in nothing public but `get_config`, which copies the vocabulary, and fails for functions
+    of a script's own.
+    Breaks first: tests/exact/test_batch_wide_layers.py.
+    """
+    has_a_length = read(layer, "_output_sequence_length") is not None
+    return read(layer, "_output_mode") == "int" and not has_a_length and not read(layer, "_ragged")

@@ -44,6 +44,26 @@ def _attending(**axes):
     return keras.Model(inputs, layers.Dense(1)(layers.Flatten()(attended)))
 
 
+def _vectors(layer):
+    inputs = keras.Input((2,))
+    return keras.Model(inputs, layers.Dense(1)(layer([inputs, layers.Dense(2)(inputs)])))
+
+
+def _along(axis):
+    inputs = keras.Input((2,))
+    return keras.Model(inputs, layers.Dense(1)(layers.Flatten()(layers.Softmax(axis)(inputs))))
+
+
+def _sequences():
+    inputs = keras.Input((2,))
+    rows = layers.Reshape((2, 1))(inputs)
+    return keras.Model(inputs, layers.Dense(1)(layers.Flatten()(layers.Attention()([rows, rows]))))
+
+
+def _without_a_column(*more):
+    return keras.Sequential([keras.Input((2,)), layers.Dense(1), layers.Reshape(()), *more])
+
+
 def _sparse(**arguments):
     model = keras.Sequential([keras.Input((2,), sparse=True), layers.Dense(1)])
     model.compile("sgd", "mse", **arguments)
@@ -72,6 +92,19 @@ def own_function(y_true, y_pred):
         (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.Softmax(axis=0), layers.Dense(1)])), 1),
         (lambda: _compiled(_attending(attention_axes=(0,))), 1),
         (lambda: _compiled(_attending()), 0),
+        (lambda: _compiled(_vectors(layers.Attention())), 1),
+        (lambda: _compiled(_vectors(layers.AdditiveAttention())), 1),
+        (lambda: _compiled(_sequences()), 0),
+        (lambda: _compiled(_along(-2)), 1),
+        (lambda: _compiled(_along([-1, -2])), 1),
+        (lambda: _compiled(_along(-1)), 0),
+        (lambda: _compiled(keras.Sequential([keras.Input((2,)), layers.Reshape((2, 1)), layers.Softmax(-2)])), 0),
+        (lambda: _compiled(_without_a_column(layers.Activation("softmax"))), 1),
+        (lambda: _compiled(_without_a_column(layers.Softmax())), 1),
+        (lambda: _compiled(_without_a_column()), 0),
+        (lambda: _compiled(_without_a_column(), metrics=["mae"]), 1),
+        (lambda: _compiled(_without_a_column(), metrics=[keras.metrics.AUC()]), 0),
+        (lambda: _compiled(metrics=[keras.metrics.CosineSimilarity(axis=-2)]), 1),
         (
             lambda: _compiled(
                 keras.Sequential([keras.Input((2,)), layers.Dense(1, kernel_regularizer=PenaltyWithoutConfig())])
@@ -94,3 +127,10 @@ def test_foreign_parts(build, number):
 def test_bad_modes(mode):
     with pytest.raises(ModelError, match="Received: check="):
         check_mode(mode)
+
+
+def test_a_saved_model_is_somebody_elses_code(tmp_path):
+    _mixing().export(tmp_path / "mixing", verbose=False)
+    inputs = keras.Input((2,))
+    model = keras.Model(inputs, layers.TFSMLayer(str(tmp_path / "mixing"), call_endpoint="serve")(inputs))
+    assert foreign_parts(model) == [f"layer {model.layers[1].name!r}"]

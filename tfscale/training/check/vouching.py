@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
 from tfscale.errors import ModelError
+from tfscale.exact.batch_wide_layers import fills_up
 from tfscale.exact.foreign import has_axis_of_rows, is_of_keras, set_by_user
+from tfscale.framework.layers import ranks_of_inputs
 from tfscale.framework.losses import arguments_of_function, loss_entries, metric_function
 from tfscale.framework.models import all_metrics, flat_layers
 from tfscale.gradients.updaters import innermost
@@ -16,7 +19,11 @@ from tfscale.gradients.updaters import innermost
 _log = logging.getLogger(__name__)
 MODES = ("auto", "always", "warn", "off")
 # Keras's own, which run what a user gives them.
-_RUN_OTHERS = (keras.layers.Lambda,)
+_RUN_OTHERS = [
+    getattr(keras.layers, name)
+    for name in ("Lambda", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper")
+    if hasattr(keras.layers, name)
+]
 # Keras's own, in which the rows of a batch meet, in an order that they draw.
 _MIX_ROWS = (keras.layers.MixUp, keras.layers.CutMix)
 _HOOKS = ("call", "train_step", "test_step", "compute_loss", "compute_metrics")
@@ -101,7 +108,9 @@ def foreign_parts(model: keras.Model, *, predicts: bool = False) -> list[str]:
         losses = [entry.loss for entry in loss_entries(model)]
         found += [f"loss {loss.name!r}" for loss in losses if not _is_known_loss(loss)]
         metrics = all_metrics(model)
-        found += [f"metric {metric.name!r}" for metric in metrics if not _is_known_metric(metric)]
+        # Where outputs have no column, the last axis is that of the rows.
+        ranks = [len(output.shape) for output in getattr(model, "outputs", None) or ()]
+        found += [f"metric {metric.name!r}" for metric in metrics if not _is_known_metric(metric, ranks)]
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None and not _is_known(type(innermost(optimizer))):
             found.append(f"optimizer {optimizer.name!r}")
@@ -118,7 +127,11 @@ def computes_row_by_row(layer: keras.layers.Layer) -> bool:
     """
     parts = flat_layers(layer)
     operations = [each for part in parts for each in getattr(part, "operations", ())]
-    return all(map(_is_known_layer, parts)) and all(isinstance(each, keras.layers.Layer) for each in operations)
+    return (
+        all(map(_is_known_layer, parts))
+        and not any(map(fills_up, parts))
+        and all(isinstance(each, keras.layers.Layer) for each in operations)
+    )
 
 
 def _is_known(thing: Any) -> bool:
@@ -132,7 +145,16 @@ def _is_known_layer(layer: keras.layers.Layer) -> bool:
     if layer.activity_regularizer is not None or getattr(layer, "quantization_mode", None) is not None:
         return False
     activations = (getattr(layer, name, None) for name in ("activation", "recurrent_activation"))
-    return all(each is None or _is_known(each) for each in activations) and not has_axis_of_rows(layer)
+    return all(each is None or _is_known(each) for each in activations) and not _lets_rows_meet(layer)
+
+
+def _lets_rows_meet(layer: keras.layers.Layer) -> bool:
+    """Whether one of the last axes of what a layer of Keras's own gets is that of the rows, or may be."""
+    ranks = ranks_of_inputs(layer)
+    # Vectors attend to those of other rows; a softmax over the last axis of one number for each row is one over rows.
+    attends = isinstance(layer, keras.layers.Attention) and any(rank < 3 for rank in ranks)
+    activates = getattr(layer, "activation", None) is not None and any(rank < 2 for rank in ranks)
+    return attends or activates or has_axis_of_rows(layer, ranks=ranks)
 
 
 def _is_known_loss(loss: Any) -> bool:
@@ -140,12 +162,14 @@ def _is_known_loss(loss: Any) -> bool:
     return _is_known(type(loss)) and _is_known(getattr(loss, "fn", type(loss)))
 
 
-def _is_known_metric(metric: Any) -> bool:
+def _is_known_metric(metric: Any, ranks: Sequence[int]) -> bool:
     function = metric_function(metric)
+    if function is not None and any(rank < 2 for rank in ranks):
+        return False
     # Over all axes they are one number of a batch.
     is_one_number = isinstance(metric, keras.metrics.PearsonCorrelation | keras.metrics.ConcordanceCorrelation)
     if is_one_number or function is keras.losses.circle:
         return False
-    if has_axis_of_rows(metric, arguments_of_function(metric)):
+    if has_axis_of_rows(metric, arguments_of_function(metric), ranks=ranks):
         return False
     return _is_known(type(metric)) and (function is None or _is_known(function))
