@@ -111,7 +111,7 @@ def _is_over_rows(quotient: Any, size: int | None) -> bool:
     if repeated.type in _REPEATS:
         before, after = repeated.inputs[0].shape, repeated.outputs[0].shape
         is_repeated = bool(before.rank and after.rank) and before[0] == 1 and after[0] != 1
-        return is_repeated and (after[0] is None or (size is not None and after[0] % size == 0))
+        return is_repeated and (after[0] is None or (bool(size) and after[0] % size == 0))
     # A sum that was divided by their number, as the script has counted them.
     while divisor.op.type in _COUNTS:
         divisor = divisor.op.inputs[0]
@@ -119,4 +119,4 @@ def _is_over_rows(quotient: Any, size: int | None) -> bool:
         return True
     counted = tf.get_static_value(divisor)
     # As many replicas as rows, or one row, say nothing.
-    return counted is not None and size not in (None, 1, num_replicas()) and size in counted
+    return counted is not None and size not in (None, 0, 1, num_replicas()) and size in counted
