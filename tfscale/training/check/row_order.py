@@ -1,6 +1,6 @@
 """Along which of its axes does an operation make something of the order of its numbers: is it that of the rows?
 
-`tf.roll(rows, 1, axis=0)`, `rows[::-1]`, `tf.sort(scores, axis=0)`, `tf.nn.softmax(scores, axis=0)`: there are as many rows
+`tf.roll(rows, 1, axis=0)`, `rows[::-1]`, `tf.sort(scores, axis=0)`, `tf.nn.softmax(scores, axis=0)`: as many rows are
 as before, of which each replica has its own. But each is made of another one, or of all.
 """
 
