@@ -161,6 +161,13 @@ def found_alike() -> dict[str, str | float]:
     return {name: _found(dp, (BENT | SUMS)[name]) for name in ORDERS}
 
 
+def found_in_function() -> dict[str, str | float]:
+    """As `found`, of data that the `tf.function` around `strategy.run` reads: it does not know of how many rows."""
+    tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    return {name: _found(dp, (BENT | SUMS)[name], is_read=True) for name in (*ORDERS, "a mean of chosen rows")}
+
+
 def found_of_few() -> dict[str, str | float]:
     """As `found`, of two rows on three replicas, of which one has none."""
     tfscale.simulate_replicas(3)
@@ -181,7 +188,7 @@ def found() -> dict[str, str | float]:
     return of_step | {f"twice, in a function: {name}": _found(dp, loss, is_inside=True) for name, loss in TWICE.items()}
 
 
-def _found(dp: Any, loss: Loss, size: int = BATCH, *, is_inside: bool = False) -> str | float:
+def _found(dp: Any, loss: Loss, size: int = BATCH, *, is_inside: bool = False, is_read: bool = False) -> str | float:
     start = np.linspace(-1, 1, 10, dtype="float32").reshape(5, 2)
     with dp.scope():
         kernel = tf.Variable(start)
@@ -203,9 +210,12 @@ def _found(dp: Any, loss: Loss, size: int = BATCH, *, is_inside: bool = False) -
         dp.strategy.run(lambda *rows: run_step(*rows), args=(x, y))
 
     batches = tf.data.Dataset.from_tensor_slices((ROWS[:size], TARGETS[:size])).batch(size)
-    (batch,) = dp.strategy.experimental_distribute_dataset(batches)
+    distributed = dp.strategy.experimental_distribute_dataset(batches)
     try:
-        call(*batch)
+        if is_read:
+            tf.function(lambda iterator: dp.strategy.run(run_step, args=next(iterator)))(iter(distributed))
+        else:
+            call(*next(iter(distributed)))
     except tfscale.ModelError as error:
         return str(error)
     outputs = tf.Variable(start)

@@ -11,6 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 _LAST = frozenset(("LogSoftmax", "Softmax", "TopKV2"))
+# Where rows come from: an argument, or what comes next of an iterator, if there is more.
+_ROWS = frozenset(("If", "IteratorGetNext", "OptionalGetValue", "Placeholder", "StatelessIf"))
 # What they give has no rows any more where they go along the first axis.
 _TOGETHER = frozenset(("All", "Any", "ArgMax", "ArgMin", "Max", "Mean", "Min", "Prod", "Sum"))
 _CUMULATIVE = frozenset(("Cumprod", "Cumsum", "CumulativeLogsumexp"))
@@ -53,7 +55,7 @@ def _reversed_axes(op: Any) -> list[int]:
 
 
 def is_axis_of_rows(tensor: Any, axis: int) -> bool:
-    """Whether an axis that may be that of the rows is so: the way back from it leads to the first axis of an argument.
+    """Whether an axis that may be that of the rows is so: the way back from it leads to the first axis of the data.
 
     Args:
         tensor: Of a graph, made of a replica's rows.
@@ -62,7 +64,7 @@ def is_axis_of_rows(tensor: Any, axis: int) -> bool:
     left, seen = [(tensor, axis)], set[tuple[int, int]]()
     while left:
         tensor, axis = left.pop()
-        if tensor.op.type == "Placeholder" and axis == 0:
+        if tensor.op.type in _ROWS and axis == 0:
             return True
         if (id(tensor), axis) not in seen:
             seen.add((id(tensor), axis))
