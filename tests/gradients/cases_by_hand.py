@@ -143,6 +143,12 @@ def _square(kernel: Any) -> Any:
     return 0.1 * tf.reduce_sum(kernel**2)
 
 
+def _counted(own: Any) -> Any:
+    """How many replicas there are, reckoned by what each of them sends."""
+    context = tf.distribute.get_replica_context()
+    return tf.cast(context.all_reduce("SUM", tf.ones_like(own)) if context.num_replicas_in_sync > 1 else 1.0, own.dtype)
+
+
 # A loss that is a part of a sum, and one of the weights; and whether it is refused, because nobody divides that.
 PENALTIES: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     "as it is": (lambda own, kernel: own + _square(kernel), True),
@@ -154,6 +160,7 @@ PENALTIES: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     "over replicas": (lambda own, kernel: own + _square(kernel) / _replicas(), False),
     "over the number of replicas": (lambda own, kernel: own + _square(kernel) / int(_replicas()), False),
     "all over replicas": (lambda own, kernel: (own * _replicas() + _square(kernel)) / _replicas(), False),
+    "by rows of all": (lambda own, kernel: own + _square(kernel) / _counted(own), False),
     "of nothing": (lambda own, kernel: own + 0.0 * tf.reduce_sum(kernel), False),
     "by nothing": (lambda own, kernel: own + 0.0 * tf.nn.l2_loss(kernel) + 0.0 * _square(kernel), False),
 }

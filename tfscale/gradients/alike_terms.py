@@ -13,7 +13,7 @@ from tfscale.errors import ModelError
 from tfscale.gradients.own_means import plain_factor, plain_number
 from tfscale.replicas.graph_walk import operations_behind
 from tfscale.replicas.replica_count import noted_parts, own_rows
-from tfscale.replicas.replica_walk import Frame, ReplicaWalk
+from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 from tfscale.replicas.share import num_replicas
 
 _SUMS = frozenset(("AddN", "AddV2", "Sub"))
@@ -76,7 +76,8 @@ def _without_factors(tensor: Any) -> Any:
 def _is_whole(term: Any, parts: set[int]) -> bool:
     """Whether it comes of a tape and is something, and nothing in it is a replica's part, by plain numbers either."""
     behind = list(operations_behind([term], through_shapes=False))
-    if not any(_OF_TAPE in op.name for op in behind) or any(id(op) in parts for op in behind):
+    if not any(_OF_TAPE in op.name for op in behind) or any(id(op) in parts or is_collective(op) for op in behind):
+        # What the loop has sent may be by how many the rows of all replicas are.
         return False
     by_hand = any(_divides_by(op, num_replicas()) for op in behind)
     factors = [term, *(term.op.inputs if term.op.type in _FACTORS else [])]
