@@ -139,6 +139,42 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], bool]] = {
 }
 
 
+def _square(kernel: Any) -> Any:
+    return 0.1 * tf.reduce_sum(kernel**2)
+
+
+def _counted(own: Any) -> Any:
+    """How many replicas there are, reckoned by what each of them sends."""
+    context = tf.distribute.get_replica_context()
+    return tf.cast(context.all_reduce("SUM", tf.ones_like(own)) if context.num_replicas_in_sync > 1 else 1.0, own.dtype)
+
+
+# A loss that is a part of a sum, and one of the weights; and whether it is refused, because nobody divides that.
+PENALTIES: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    "as it is": (lambda own, kernel: own + _square(kernel), True),
+    "of Keras": (lambda own, kernel: own + keras.regularizers.L2(0.1)(kernel), True),
+    "of its length": (lambda own, kernel: own + 0.1 * tf.nn.l2_loss(kernel), True),
+    "with a sign": (lambda own, kernel: own - 0.5 * tf.reduce_mean(tf.abs(kernel)), True),
+    "as it is, all halved": (lambda own, kernel: 0.5 * (own + _square(kernel)), True),
+    "scaled": (lambda own, kernel: own + tf.nn.scale_regularization_loss(_square(kernel)), False),
+    "over replicas": (lambda own, kernel: own + _square(kernel) / _replicas(), False),
+    "over the number of replicas": (lambda own, kernel: own + _square(kernel) / int(_replicas()), False),
+    "all over replicas": (lambda own, kernel: (own * _replicas() + _square(kernel)) / _replicas(), False),
+    "by rows of all": (lambda own, kernel: own + _square(kernel) / _counted(own), False),
+    "of nothing": (lambda own, kernel: own + 0.0 * tf.reduce_sum(kernel), False),
+    "by nothing": (lambda own, kernel: own + 0.0 * tf.nn.l2_loss(kernel) + 0.0 * _square(kernel), False),
+}
+
+
+def penalties(replicas: int) -> dict[str, float | str]:
+    """As `losses`, of a loss beside that of the examples."""
+
+    def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
+        return _trained_by(strategy, batch, lambda own: tf.reduce_sum(own) / 11.0, "known", PENALTIES[name][0])
+
+    return _differences(replicas, PENALTIES, train)
+
+
 def losses(replicas: int, shapes: str) -> dict[str, float | str]:
     """As `ways`, of the form of the loss.
 
@@ -151,7 +187,13 @@ def losses(replicas: int, shapes: str) -> dict[str, float | str]:
     )
 
 
-def _trained_by(strategy: Any, batch: Any, loss_of: Callable[[Any], Any], shapes: str) -> np.ndarray:
+def _trained_by(
+    strategy: Any,
+    batch: Any,
+    loss_of: Callable[[Any], Any],
+    shapes: str,
+    beside: Callable[[Any, Any], Any] = lambda own, _: own,
+) -> np.ndarray:
     with strategy.scope():
         kernel = keras.Variable(X[:5, :2])
         optimizer = keras.optimizers.SGD(0.1)
@@ -162,6 +204,7 @@ def _trained_by(strategy: Any, batch: Any, loss_of: Callable[[Any], Any], shapes
             x, y = (tf.boolean_mask(each, tf.range(tf.shape(each)[0]) < 100) for each in (x, y))
         with tf.GradientTape() as tape:
             loss = loss_of(tf.reduce_mean(tf.square(y - tf.tanh(x @ kernel)), -1))
+            loss = beside(loss, tf.convert_to_tensor(kernel))
         optimizer.apply(tape.gradient(loss, [kernel.value]), [kernel])
 
     tf.function(lambda *args: strategy.run(step, args=args))(*batch)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.gradients.cases_by_hand import LOSSES, WAYS
+from tests.gradients.cases_by_hand import LOSSES, PENALTIES, WAYS
 from tests.processes import run_case, run_workers
 
 CASES = "tests.gradients.cases_by_hand"
@@ -25,6 +25,15 @@ def test_a_loss_that_is_a_mean_of_own_rows_is_refused(replicas, shapes):
     assert {name: found.get(name) for name in refused ^ {name for name, way in LOSSES.items() if way[1]}} == {}
     assert {name: each for name, each in found.items() if name not in refused and each > 1e-5} == {}
     assert all("num_replicas_in_sync" in found[name] for name in refused)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_penalty_that_nobody_divides_is_refused(replicas):
+    found = run_case(f"{CASES}:penalties", args=(replicas,), timeout_s=300)
+    refused = {name for name, each in found.items() if isinstance(each, str)}
+    assert {name: found.get(name) for name in refused ^ {name for name, way in PENALTIES.items() if way[1]}} == {}
+    assert {name: each for name, each in found.items() if name not in refused and each > 1e-5} == {}
+    assert all("scale_regularization_loss" in found[name] for name in refused)
 
 
 def test_means_that_a_replica_asks_for():

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.gradients.alike_terms import refuse_terms_alike
 from tfscale.gradients.own_means import refuse_own_means
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
@@ -26,7 +27,7 @@ def are_summed_by_hand(gradients: Sequence[Any], strategy: tf.distribute.Strateg
 
     Raises:
         ModelError: When they are a replica's own, and something was done to them that needs the sum; or when they are
-            those of a mean over its own rows.
+            those of a mean over its own rows, or have a term that is the same on all replicas.
     """
     tensors = [each.values if isinstance(each, tf.IndexedSlices) else each for each in gradients if each is not None]
     if not tensors or not all(map(tf.is_symbolic_tensor, tensors)):
@@ -46,6 +47,7 @@ def are_summed_by_hand(gradients: Sequence[Any], strategy: tf.distribute.Strateg
                 "`global_clipnorm` or `clipvalue`."
             )
     refuse_own_means(tensors)
+    refuse_terms_alike(walk, tensors)
     return False
 
 

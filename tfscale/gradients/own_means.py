@@ -69,7 +69,7 @@ def _is_divided_by_hand(slope: tf.Tensor, size: int | None) -> bool:
         slope: What comes back to a mean over own rows, the same for each.
         size: How many these are; None where it is open.
     """
-    factor, count = _factor(slope), num_replicas()
+    factor, count = plain_factor(slope), num_replicas()
     if factor is None or factor == 0:
         return True
     # Over the rows of the batch, of which not all replicas need have as many.
@@ -77,7 +77,7 @@ def _is_divided_by_hand(slope: tf.Tensor, size: int | None) -> bool:
     return abs(rows / abs(factor) - rows * count) <= (1e-3 if size is None else count)
 
 
-def _factor(slope: tf.Tensor) -> float | None:
+def plain_factor(slope: tf.Tensor) -> float | None:
     """By which plain number the ones with which a way back begins were multiplied; None where it is none."""
     factor = 1.0
     while True:
@@ -88,17 +88,17 @@ def _factor(slope: tf.Tensor) -> float | None:
             slope = op.inputs[1]
         elif op.type == "OnesLike":
             return factor
-        elif op.type in _QUOTIENTS and (number := _number(op.inputs[1])):
+        elif op.type in _QUOTIENTS and (number := plain_number(op.inputs[1])):
             factor, slope = factor / number, op.inputs[0]
-        elif op.type in _PRODUCTS and (numbers := list(map(_number, op.inputs))) != [None, None]:
+        elif op.type in _PRODUCTS and (numbers := list(map(plain_number, op.inputs))) != [None, None]:
             place = 0 if numbers[1] is None else 1
             factor, slope = factor * (numbers[place] or 0.0), op.inputs[1 - place]
         else:
-            number = _number(slope)
+            number = plain_number(slope)
             return None if number is None else factor * number
 
 
-def _number(tensor: tf.Tensor) -> float | None:
+def plain_number(tensor: tf.Tensor) -> float | None:
     """That of which all of a tensor is made, where the graph tells it."""
     value = tf.get_static_value(tensor)
     return float(value.flat[0]) if value is not None and value.size and (value == value.flat[0]).all() else None
@@ -111,7 +111,7 @@ def _is_over_rows(quotient: Any, size: int | None) -> bool:
     if repeated.type in _REPEATS:
         before, after = repeated.inputs[0].shape, repeated.outputs[0].shape
         is_repeated = bool(before.rank and after.rank) and before[0] == 1 and after[0] != 1
-        return is_repeated and (after[0] is None or (size is not None and after[0] % size == 0))
+        return is_repeated and (after[0] is None or (bool(size) and after[0] % size == 0))
     # A sum that was divided by their number, as the script has counted them.
     while divisor.op.type in _COUNTS:
         divisor = divisor.op.inputs[0]
@@ -119,4 +119,4 @@ def _is_over_rows(quotient: Any, size: int | None) -> bool:
         return True
     counted = tf.get_static_value(divisor)
     # As many replicas as rows, or one row, say nothing.
-    return counted is not None and size not in (None, 1, num_replicas()) and size in counted
+    return counted is not None and size not in (None, 0, 1, num_replicas()) and size in counted

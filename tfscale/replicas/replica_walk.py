@@ -34,6 +34,8 @@ _EQUAL = "tfscale_equal_on_all_replicas"
 # Whatever else has a state may be a replica's own: what comes next of an iterator, a random number.
 _READERS = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VarIsInitializedOp"))
 _SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
+# How many results they have depends on the values that they are given.
+_COUNT_VALUES = frozenset(("DynamicPartition", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "Where"))
 _DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessParameterized", "StatelessMultinomial", "StatelessShuffle")
 
 
@@ -72,9 +74,11 @@ class ReplicaWalk:
     Args:
         strategy: That of the trace.
         are_alike: Whether even variables whose copies are added up or averaged where they are read are equal before.
+        counts_values: Whether how many rows a mask leaves is made of the numbers in them, and not as their number is.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, *, are_alike: bool = False):
+    def __init__(self, strategy: tf.distribute.Strategy, *, are_alike: bool = False, counts_values: bool = False):
+        self._counts_values = counts_values
         self._differing_variables = {
             id(copy.handle)
             for variable in (() if are_alike else made_under(strategy).variables)
@@ -217,7 +221,7 @@ class ReplicaWalk:
             # A number of rows, or which is the first, stands beside them.
             return [] if tensor.shape.rank == 0 else None
         if tensor.op.type in _SHAPES:
-            return []
+            return [(frame, each) for each in _values_counted(tensor.op.inputs)] if self._counts_values else []
         behind = self._behind(frame, tensor)
         if behind is not None:
             return behind
@@ -259,6 +263,23 @@ class ReplicaWalk:
                 if self._frames[key] is not None:
                     found[name] = self._frames[key]
         return found
+
+
+def _values_counted(tensors: Sequence[Any]) -> list[Any]:
+    """Of which values it depends how long tensors are, where their shapes do not say it."""
+    found, left, seen = [], list(tensors), set[str]()
+    while left:
+        tensor = left.pop()
+        op = tensor.op
+        if op.name in seen or tensor.shape.is_fully_defined():
+            continue
+        seen.add(op.name)
+        if op.type in _COUNT_VALUES:
+            found += op.inputs
+        else:
+            # Of what is gathered there is as much as was asked for.
+            left += op.inputs[1:2] if op.type.startswith("Gather") else op.inputs
+    return found
 
 
 def is_collective(op: Any) -> bool:

@@ -71,7 +71,45 @@ def _divided_once_more(targets: Any, outputs: Any, replicas: Any) -> Any:
     return keras.losses.MeanSquaredError()(targets, outputs) / replicas
 
 
+def _chosen(targets: Any, outputs: Any, replicas: Any) -> Any:
+    return tf.reduce_mean(tf.boolean_mask(_each(targets, outputs), targets[:, 0] > 0)) / replicas
+
+
+def _by_class(targets: Any, outputs: Any, replicas: Any) -> Any:
+    classes = tf.cast(targets[:, 0] > 0, tf.int32)
+    weights = tf.abs(targets[:, 1])
+    totals = tf.gather(tf.math.unsorted_segment_sum(weights, classes, 2), classes)
+    return tf.reduce_sum(_each(targets, outputs) * weights * totals) / BATCH
+
+
+def _ranked(targets: Any, outputs: Any, replicas: Any) -> Any:
+    ranks = tf.argsort(tf.argsort(targets[:, 0]))
+    return tf.reduce_sum(_each(targets, outputs) * tf.cast(ranks, outputs.dtype)) / BATCH
+
+
+def _mixed(targets: Any, outputs: Any, replicas: Any) -> Any:
+    return tf.reduce_sum(_each(0.7 * targets + 0.3 * targets[::-1], outputs)) / BATCH
+
+
+def _products_of_pairs(targets: Any, outputs: Any, replicas: Any) -> Any:
+    return tf.reduce_sum(tf.einsum("bi,ci->bc", outputs, targets)) / BATCH
+
+
+def _along_units(targets: Any, outputs: Any, replicas: Any) -> Any:
+    order = tf.cumsum(tf.nn.softmax(outputs), axis=1)[:, ::-1] + tf.sort(tf.roll(outputs, 1, axis=1))
+    return tf.reduce_sum(order * tf.einsum("bi,bi->b", outputs, targets)[:, None]) / BATCH
+
+
 BENT: dict[str, Loss] = {
+    "a mean of chosen rows": _chosen,
+    "a total by classes, for each row": _by_class,
+    "ranks of rows": _ranked,
+    "rows mixed with the last first": _mixed,
+    "pairs of rows by einsum": _products_of_pairs,
+    "rows beside the next": lambda y, z, n: tf.reduce_sum(z * tf.roll(y, 1, axis=0)) / BATCH,
+    "rows beside the reversed": lambda y, z, n: tf.reduce_sum(z * tf.reverse(y, [0])) / BATCH,
+    "a softmax over the rows": lambda y, z, n: tf.reduce_sum(y * tf.nn.softmax(z, axis=0)) / BATCH,
+    "a running sum over the rows": lambda y, z, n: tf.reduce_sum(y * tf.cumsum(z, axis=0)) / BATCH,
     "a root of a mean": lambda y, z, n: tf.sqrt(tf.reduce_mean(_each(y, z))) / n,
     "a logarithm of a mean": lambda y, z, n: tf.math.log(tf.reduce_mean(_each(y, z))) / n,
     "a mean by weights": _weighted,
@@ -102,8 +140,43 @@ SUMS: dict[str, Loss] = {
     "a scalar beside each row": lambda y, z, n: tf.reduce_mean(_each(y, z) + tf.reduce_mean(tf.square(z))) / n,
     "a difference of means": lambda y, z, n: (tf.reduce_mean(z[:, 0]) - tf.reduce_mean(_each(y, z))) / n,
     "the largest in each row": lambda y, z, n: tf.reduce_mean(tf.reduce_max(z, axis=1)) / n,
+    "a sum over chosen rows": lambda y, z, n: tf.reduce_sum(tf.boolean_mask(_each(y, z), y[:, 0] > 0)) / BATCH,
+    "along the units of each row": _along_units,
     "of all rows": lambda y, z, n: tf.sqrt(tf.reduce_mean(tfscale.gather_rows(_each(y, z)))) / n,
 }
+
+
+ORDERS = (
+    "rows beside the next",
+    "a softmax over the rows",
+    "a running sum over the rows",
+    "along the units of each row",
+)
+
+
+def found_alike() -> dict[str, str | float]:
+    """As `found`, of two rows on each replica, which are as long: lengths do not tell rows from units."""
+    tfscale.simulate_replicas(4)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    return {name: _found(dp, (BENT | SUMS)[name]) for name in ORDERS}
+
+
+def found_in_function() -> dict[str, str | float]:
+    """As `found`, of data that the `tf.function` around `strategy.run` reads: it does not know of how many rows."""
+    tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    return {name: _found(dp, (BENT | SUMS)[name], is_read=True) for name in (*ORDERS, "a mean of chosen rows")}
+
+
+def found_of_few() -> dict[str, str | float]:
+    """As `found`, of two rows on three replicas, of which one has none."""
+    tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+
+    def weighed(targets: Any, outputs: Any, replicas: Any) -> Any:
+        return tf.reduce_mean(_each(targets, outputs)) * tf.cast(tf.shape(targets)[0], tf.float32) / 2
+
+    return {"weighed by rows": _found(dp, weighed, 2), "a mean": _found(dp, SUMS["a mean"], 2)}
 
 
 def found() -> dict[str, str | float]:
@@ -115,7 +188,7 @@ def found() -> dict[str, str | float]:
     return of_step | {f"twice, in a function: {name}": _found(dp, loss, is_inside=True) for name, loss in TWICE.items()}
 
 
-def _found(dp: Any, loss: Loss, *, is_inside: bool = False) -> str | float:
+def _found(dp: Any, loss: Loss, size: int = BATCH, *, is_inside: bool = False, is_read: bool = False) -> str | float:
     start = np.linspace(-1, 1, 10, dtype="float32").reshape(5, 2)
     with dp.scope():
         kernel = tf.Variable(start)
@@ -136,17 +209,20 @@ def _found(dp: Any, loss: Loss, *, is_inside: bool = False) -> str | float:
     def call(x: Any, y: Any) -> None:
         dp.strategy.run(lambda *rows: run_step(*rows), args=(x, y))
 
-    batches = tf.data.Dataset.from_tensor_slices((ROWS, TARGETS)).batch(BATCH)
-    (batch,) = dp.strategy.experimental_distribute_dataset(batches)
+    batches = tf.data.Dataset.from_tensor_slices((ROWS[:size], TARGETS[:size])).batch(size)
+    distributed = dp.strategy.experimental_distribute_dataset(batches)
     try:
-        call(*batch)
+        if is_read:
+            tf.function(lambda iterator: dp.strategy.run(run_step, args=next(iterator)))(iter(distributed))
+        else:
+            call(*next(iter(distributed)))
     except tfscale.ModelError as error:
         return str(error)
     outputs = tf.Variable(start)
     with tf.GradientTape() as tape:
-        value = _on_one(loss, outputs)
+        value = _on_one(loss, outputs, size)
     return float(np.abs(kernel.numpy() - (start - 0.1 * tape.gradient(value, outputs))).max())
 
 
-def _on_one(loss: Loss, kernel: Any) -> Any:
-    return loss(tf.constant(TARGETS), tf.tanh(tf.matmul(tf.constant(ROWS), kernel)), 1)
+def _on_one(loss: Loss, kernel: Any, size: int) -> Any:
+    return loss(tf.constant(TARGETS[:size]), tf.tanh(tf.matmul(tf.constant(ROWS[:size]), kernel)), 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.processes import run_case
-from tests.training.check.cases_loop_numbers import BENT, SUMS, TWICE
+from tests.training.check.cases_loop_numbers import BENT, ORDERS, SUMS, TWICE
 
 
 @pytest.fixture(scope="module")
@@ -25,3 +25,22 @@ def test_what_is_divided_twice_is_refused(found, kind, name):
 @pytest.mark.parametrize("name", SUMS)
 def test_what_is_a_sum_is_that_of_one_replica(found, name):
     assert found[f"sums: {name}"] < 1e-6
+
+
+def test_rows_that_are_as_many_as_units_are_told_from_them():
+    found = run_case("tests.training.check.cases_loop_numbers:found_alike", timeout_s=300)
+    refused = ["must be a part of a sum" in str(found[name]) for name in ORDERS]
+    assert refused == [True, True, True, False]
+    assert found[ORDERS[-1]] < 1e-6
+
+
+def test_a_replica_without_rows_has_no_part():
+    found = run_case("tests.training.check.cases_loop_numbers:found_of_few", timeout_s=300)
+    assert {name: error < 1e-6 for name, error in found.items()} == dict.fromkeys(found, True)
+
+
+def test_rows_that_a_function_reads_are_looked_at_too():
+    found = run_case("tests.training.check.cases_loop_numbers:found_in_function", timeout_s=300)
+    refused = {name: "must be a part of a sum" in str(each) for name, each in found.items()}
+    assert refused == {**dict.fromkeys(found, True), ORDERS[-1]: False}
+    assert found[ORDERS[-1]] < 1e-6

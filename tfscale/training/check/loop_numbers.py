@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.replicas.made import made_under
 from tfscale.training.check.repeats import only_repeats
+from tfscale.training.check.row_order import axes_of_order
 from tfscale.training.check.thresholds import Asked, floating_inputs, goes_by, taken_apart
 
 _CURVED = {
@@ -25,6 +26,7 @@ _CURVED = {
 }
 _QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv", "Xdivy"))
 _REPEATS = frozenset(("BroadcastTo", "Tile"))
+_GATHERS = frozenset(("GatherNd", "GatherV2"))
 _SUMS = frozenset(("AddV2", "Sub"))
 _PRODUCTS = frozenset(("BatchMatMulV2", "MatMul", "Mul", "MulNoNan"))
 _EXTREMES = frozenset(("ArgMax", "ArgMin", "Max", "Min", "Prod"))
@@ -48,7 +50,7 @@ def refuse_numbers_apart(strategy: tf.distribute.Strategy, first: int, rows: Seq
         return
     sizes = {each if isinstance(each, int) else None for each in rows}
     weights = {tuple(each.shape) for each in made_under(strategy).variables if each.trainable}
-    names = taken_apart(strategy, first, results, sizes, functools.partial(_bends, sizes, weights))
+    names = taken_apart(strategy, first, results, sizes, functools.partial(_bends, sizes, weights), counts_values=True)
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise ModelError(
@@ -63,11 +65,17 @@ def refuse_numbers_apart(strategy: tf.distribute.Strategy, first: int, rows: Seq
 
 def _bends(sizes: Collection[int | None], weights: Collection[tuple[int | None, ...]], op: Any) -> list[Asked]:
     """Of which numbers an operation is not linear, in a step for these numbers of rows and shapes of weights."""
+    if along := axes_of_order(op):
+        return [Asked(op.inputs[0], 0, axis=axis) for axis in along if axis < (op.inputs[0].shape.rank or 0)]
     if op.type in _CURVED:
         return floating_inputs(op)
+    if op.type == "Einsum" and len(op.inputs) == 2:
+        met, kept = _lengths_in_both(op)
+        return _pairs(op.inputs[0], op.inputs[1], met, kept)
     if op.type in _QUOTIENTS:
         return [Asked(op.inputs[1], 1)]
-    if op.type in _REPEATS and op.outputs[0].shape.rank and op.outputs[0].shape[0] in sizes:
+    is_repeated = op.type in _REPEATS or (op.type in _GATHERS and op.inputs[0].dtype.is_floating)
+    if is_repeated and op.outputs[0].shape.rank and op.outputs[0].shape[0] in sizes:
         # So the gradient of a product reaches the rows of which either side was made.
         return [Asked(op.inputs[0], 0)]
     if op.type in _EXTREMES:
@@ -79,10 +87,32 @@ def _bends(sizes: Collection[int | None], weights: Collection[tuple[int | None, 
             return [each for each in pairs if _is_centre(sizes, weights, op, each)]
         found = [Asked(one, 0, other), Asked(other, 1, one)]
         if op.type == "MatMul" and one.shape.rank:
-            # Over another axis than that of the rows, of which either side has one, it is of pairs of rows.
-            found.append(Asked(one, 2, other, (one.shape[1 - op.get_attr("transpose_a")],)))
+            is_turned = op.get_attr("transpose_a")
+            found += _pairs(one, other, (one.shape[1 - is_turned],), (one.shape[0 + is_turned],))
         return found
     return goes_by(op)
+
+
+def _pairs(one: Any, other: Any, met: tuple[int | None, ...], kept: tuple[int | None, ...]) -> list[Asked]:
+    """Whether a product is of pairs of rows.
+
+    It is where both sides have rows and none of the axes that meet is that of the rows; and on the way back from there,
+    where one side has the rows on an axis that meets as well as on one that does not.
+    """
+    found = [Asked(one, 2, other, met)]
+    if len(met) == len(kept) == 1:
+        found.append(Asked(other, 3, lengths=(*met, *kept), axis=0))
+    return found
+
+
+def _lengths_in_both(op: Any) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
+    """Of the axes that the first side of a product has in common with the other one, and of the rest."""
+    one, other = op.get_attr("equation").decode().partition("->")[0].replace(" ", "").split(",")
+    lengths = tuple(op.inputs[0].shape)
+    if "." in one:
+        return lengths, ()
+    met = tuple(length for axis, length in zip(one, lengths, strict=True) if axis in other)
+    return met, tuple(length for axis, length in zip(one, lengths, strict=True) if axis not in other)
 
 
 def _is_centre(

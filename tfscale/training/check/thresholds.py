@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk, only_reads
+from tfscale.training.check.row_order import is_axis_of_rows
 
 # Linear on either side of something.
 _BENT = {
@@ -39,13 +40,15 @@ class Asked(NamedTuple):
     """Another one that has to be a replica's own as well; None where it does not matter."""
     lengths: tuple[int | None, ...] | None = None
     """Those that may be of an axis of rows, if not all of the tensor's."""
+    axis: int | None = None
+    """Along which it must not have its rows; None where it must not be one number, or one array, of several rows."""
 
     @property
     def shape(self) -> tuple[int | None, ...] | None:
         """Lengths that must not be of rows; None where nobody knows."""
         if self.lengths is not None or self.number.shape.rank is None:
             return self.lengths
-        return tuple(self.number.shape)
+        return tuple(self.number.shape) if self.axis is None else (self.number.shape[self.axis],)
 
 
 def decided_apart(
@@ -71,6 +74,8 @@ def taken_apart(
     results: Any,
     sizes: Collection[int | None],
     asks: Callable[[Any], list[Asked]],
+    *,
+    counts_values: bool = False,
 ) -> list[str]:
     """As `decided_apart`, of operations of any kind.
 
@@ -80,8 +85,9 @@ def taken_apart(
         results: As there.
         sizes: As there.
         asks: Of which numbers an operation makes what no sum over the replicas makes good.
+        counts_values: Whether how many rows a mask leaves is such a number, too.
     """
-    walk = ReplicaWalk(strategy)
+    walk = ReplicaWalk(strategy, counts_values=counts_values)
     asked = _asked(walk, Frame(tf.compat.v1.get_default_graph()), _tensors(strategy, results), asks, first)
     shapes: dict[tuple[str, int], list[Any]] = {}
     for name, _, each in asked:
@@ -90,11 +96,23 @@ def taken_apart(
         {
             name
             for name, frame, each in asked
-            if not may_have_rows(shapes[_without_replica(name), each.place], sizes)
+            if _is_of_rows_together(each, shapes[_without_replica(name), each.place], sizes)
             and walk.may_differ_by_rows(frame, each.number)
             and (each.beside is None or walk.may_differ_by_rows(frame, each.beside))
         }
     )
+
+
+def _is_of_rows_together(asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None]) -> bool:
+    """Whether what an operation does to a number concerns several rows at once, if the number is a replica's own."""
+    if asked.axis is None:
+        return not may_have_rows(shapes, sizes)
+    if len(sizes) > 1 and None not in sizes and len(shapes) > 1:
+        return all(len(set(lengths)) > 1 for lengths in zip(*shapes, strict=True))
+    if asked.lengths is not None or asked.shape is None:
+        return False
+    (length,) = asked.shape
+    return (length is None or length in sizes) and is_axis_of_rows(asked.number, asked.axis)
 
 
 def may_have_rows(shapes: Sequence[tuple[int, ...]], sizes: Collection[int | None]) -> bool:
@@ -134,7 +152,11 @@ def _asked(
     for op in operations:
         if op.name not in used:
             continue
-        found += [(op.name, frame, each) for each in asks(op) if each.shape is not None and None not in each.shape]
+        found += [
+            (op.name, frame, each)
+            for each in asks(op)
+            if each.axis is not None or (each.shape is not None and None not in each.shape)
+        ]
         if op.type in LOOPS:
             continue
         bodies = walk.bodies(op, frame)

@@ -1,0 +1,96 @@
+"""Has a loop by hand a loss that is the same on all replicas, such as that of a regularizer, which nobody has divided?
+
+The optimizer adds up what the replicas give it: of a penalty on weights that stands beside a part of a sum, N times the
+gradient of one device. `tf.nn.scale_regularization_loss` is made for it, and left out more often than not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tfscale.errors import ModelError
+from tfscale.gradients.own_means import plain_factor, plain_number
+from tfscale.replicas.graph_walk import operations_behind
+from tfscale.replicas.replica_count import noted_parts, own_rows
+from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
+from tfscale.replicas.share import num_replicas
+
+_SUMS = frozenset(("AddN", "AddV2", "Sub"))
+_FACTORS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
+_HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
+# So TensorFlow names what a tape makes. What a loop has kept in variables is a part of a sum, as it is.
+_OF_TAPE = "gradient_tape/"
+
+
+def refuse_terms_alike(walk: ReplicaWalk, gradients: Sequence[Any]) -> None:
+    """Refuses gradients in which a term is that of every replica. To be called by a replica, in the graph of its loop.
+
+    Args:
+        walk: That of the strategy.
+        gradients: Tensors of a graph, as an optimizer gets them.
+
+    Raises:
+        ModelError: When some gradients are made of the replica's rows, and a term of one is made of none.
+    """
+    if own_rows() is None or num_replicas() == 1:
+        return
+    terms = [each for gradient in gradients for each in _terms(gradient)]
+    parts = noted_parts()
+    alike = [each for each in terms if not walk.may_differ(Frame(each.graph), each) and _is_whole(each, parts)]
+    if not alike or len(alike) == len(terms):
+        return
+    raise ModelError(
+        "In a function of `strategy.run` a replica's loss is its part of a sum, which the optimizer adds up: what is "
+        "the same on all replicas, such as a penalty on weights, counts several times.\n"
+        f"Received: gradients of which a term is made of no rows ({alike[0].name!r}), and nobody has divided it. Give "
+        "such losses to `tf.nn.scale_regularization_loss(...)`, or divide the whole loss by "
+        "`strategy.num_replicas_in_sync`."
+    )
+
+
+def _terms(gradient: Any) -> Iterator[Any]:
+    """Of what a gradient is a sum, by whatever that is multiplied."""
+    left = [gradient]
+    while left:
+        tensor = left.pop()
+        op = _without_factors(tensor).op
+        if op.type in _SUMS:
+            left += op.inputs
+        else:
+            yield tensor
+
+
+def _without_factors(tensor: Any) -> Any:
+    while True:
+        op = tensor.op
+        if op.type in _HAND_ON:
+            tensor = op.inputs[0]
+            continue
+        numbers = [each for each in op.inputs if each.shape.num_elements() == 1] if op.type in _FACTORS else []
+        if len(numbers) != 1 or op.outputs[0].shape.num_elements() == 1:
+            return tensor
+        tensor = next(each for each in op.inputs if each is not numbers[0])
+
+
+def _is_whole(term: Any, parts: set[int]) -> bool:
+    """Whether it comes of a tape and is something, and nothing in it is a replica's part, by plain numbers either."""
+    behind = list(operations_behind([term], through_shapes=False))
+    if not any(_OF_TAPE in op.name for op in behind) or any(id(op) in parts or is_collective(op) for op in behind):
+        # What the loop has sent may be by how many the rows of all replicas are.
+        return False
+    by_hand = any(_divides_by(op, num_replicas()) for op in behind)
+    factors = [term, *(term.op.inputs if term.op.type in _FACTORS else [])]
+    return not by_hand and all(plain_factor(each) != 0 for each in factors)
+
+
+def _divides_by(op: Any, count: int) -> bool:
+    """Whether an operation divides by the number of replicas, as a plain number. Of two, a half may be anything."""
+    if op.type not in _FACTORS or not op.outputs[0].dtype.is_floating:
+        return False
+    is_product = op.type.startswith("Mul")
+    if is_product and count == 2:
+        return False
+    wanted = 1 / count if is_product else count
+    numbers = [plain_number(each) for each in op.inputs[0 if is_product else 1 :]]
+    return any(number is not None and abs(number - wanted) < 1e-6 for number in numbers)
