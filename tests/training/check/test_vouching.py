@@ -64,6 +64,14 @@ def _without_a_column(*more):
     return keras.Sequential([keras.Input((2,)), layers.Dense(1), layers.Reshape(()), *more])
 
 
+def _counting(output_mode):
+    inputs = keras.Input((2,))
+    codes = layers.Reshape(())(layers.Dense(1)(inputs))
+    model = keras.Model(inputs, [layers.Dense(1)(inputs), layers.Discretization([0.0], output_mode=output_mode)(codes)])
+    model.compile("sgd", ["mse", None])
+    return model
+
+
 def _sparse(**arguments):
     model = keras.Sequential([keras.Input((2,), sparse=True), layers.Dense(1)])
     model.compile("sgd", "mse", **arguments)
@@ -95,6 +103,8 @@ def own_function(y_true, y_pred):
         (lambda: _compiled(_vectors(layers.Attention())), 1),
         (lambda: _compiled(_vectors(layers.AdditiveAttention())), 1),
         (lambda: _compiled(_sequences()), 0),
+        (lambda: _counting("multi_hot"), 1),
+        (lambda: _counting("one_hot"), 0),
         (lambda: _compiled(_along(-2)), 1),
         (lambda: _compiled(_along([-1, -2])), 1),
         (lambda: _compiled(_along(-1)), 0),

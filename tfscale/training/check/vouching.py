@@ -153,8 +153,11 @@ def _lets_rows_meet(layer: keras.layers.Layer) -> bool:
     ranks = ranks_of_inputs(layer)
     # Vectors attend to those of other rows; a softmax over the last axis of one number for each row is one over rows.
     attends = isinstance(layer, keras.layers.Attention) and any(rank < 3 for rank in ranks)
-    activates = getattr(layer, "activation", None) is not None and any(rank < 2 for rank in ranks)
-    return attends or activates or has_axis_of_rows(layer, ranks=ranks)
+    is_column = any(rank < 2 for rank in ranks)
+    activates = is_column and getattr(layer, "activation", None) is not None
+    # One row of all examples' tokens together.
+    counts = is_column and getattr(layer, "output_mode", None) in ("multi_hot", "count", "tf_idf")
+    return attends or activates or counts or has_axis_of_rows(layer, ranks=ranks)
 
 
 def _is_known_loss(loss: Any) -> bool:
