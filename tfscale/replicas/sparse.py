@@ -64,10 +64,12 @@ def merge_equal_rows(gathered: Any, own: Any) -> Any:
         shape = tf.concat([[replicas, count], tf.shape(gathered.values)[1:]], axis=0)
         return tf.reduce_sum(tf.reshape(gathered.values, shape), axis=0), own.indices
 
-    # Where a position is that of the longest example, a replica may have fewer.
-    is_as_long = tf.equal(tf.size(gathered.indices), replicas * count)
-    # Vectors of different lengths are not equal, which is no error here.
-    are_alike = tf.raw_ops.Equal(x=gathered.indices, y=tf.tile(own.indices, [replicas]), incompatible_shape_error=False)
-    all_equal = tf.logical_and(is_as_long, tf.reduce_all(are_alike))
+    # Where a position is that of the longest example, a replica may have fewer. So only what all have is compared:
+    # vectors of different lengths are one number in TensorFlow's `Equal`, of which some graphs reduce an axis.
+    everyone = tf.tile(own.indices, [replicas])
+    shortest = tf.minimum(tf.size(gathered.indices), tf.size(everyone))
+    is_as_long = tf.equal(tf.size(gathered.indices), tf.size(everyone))
+    are_alike = tf.reduce_all(tf.equal(gathered.indices[:shortest], everyone[:shortest]))
+    all_equal = tf.logical_and(is_as_long, are_alike)
     values, indices = tf.cond(all_equal, merged, lambda: (gathered.values, gathered.indices))
     return tf.IndexedSlices(values, indices, own.dense_shape)

@@ -43,6 +43,7 @@ from tfscale.replicas.whole_numbers import assign_whole
 from tfscale.replicas.xla import refuse_updates_inside_xla
 from tfscale.training.check.loop_numbers import refuse_numbers_apart
 from tfscale.training.check.loop_states import refuse_states_apart
+from tfscale.training.check.own_lengths import warn_of_own_lengths
 from tfscale.training.step.distribution import distribute_global_batches
 from tfscale.training.step.strategy_run import run_loops
 
@@ -334,6 +335,7 @@ _IMPLEMENTATIONS = {
 def _look_at_loop(strategy: tf.distribute.Strategy, first: int, rows: Sequence[Any], results: Any) -> None:
     refuse_states_apart(strategy, first, rows)
     refuse_numbers_apart(strategy, first, rows, results)
+    warn_of_own_lengths(strategy, first, results)
 
 
 def _logical_devices() -> list[str]:
