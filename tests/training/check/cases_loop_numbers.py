@@ -161,11 +161,11 @@ def found_alike() -> dict[str, str | float]:
     return {name: _found(dp, (BENT | SUMS)[name]) for name in ORDERS}
 
 
-def found_in_function() -> dict[str, str | float]:
+def found_in_function(source: str) -> dict[str, str | float]:
     """As `found`, of data that the `tf.function` around `strategy.run` reads: it does not know of how many rows."""
     tfscale.simulate_replicas(3)
     dp = tfscale.DataParallel(global_batch=BATCH)
-    return {name: _found(dp, (BENT | SUMS)[name], is_read=True) for name in (*ORDERS, "a mean of chosen rows")}
+    return {name: _found(dp, (BENT | SUMS)[name], source=source) for name in (*ORDERS, "a mean of chosen rows")}
 
 
 def found_of_few() -> dict[str, str | float]:
@@ -188,7 +188,7 @@ def found() -> dict[str, str | float]:
     return of_step | {f"twice, in a function: {name}": _found(dp, loss, is_inside=True) for name, loss in TWICE.items()}
 
 
-def _found(dp: Any, loss: Loss, size: int = BATCH, *, is_inside: bool = False, is_read: bool = False) -> str | float:
+def _found(dp: Any, loss: Loss, size: int = BATCH, *, is_inside: bool = False, source: str = "given") -> str | float:
     start = np.linspace(-1, 1, 10, dtype="float32").reshape(5, 2)
     with dp.scope():
         kernel = tf.Variable(start)
@@ -212,8 +212,11 @@ def _found(dp: Any, loss: Loss, size: int = BATCH, *, is_inside: bool = False, i
     batches = tf.data.Dataset.from_tensor_slices((ROWS[:size], TARGETS[:size])).batch(size)
     distributed = dp.strategy.experimental_distribute_dataset(batches)
     try:
-        if is_read:
+        if source == "read":
             tf.function(lambda iterator: dp.strategy.run(run_step, args=next(iterator)))(iter(distributed))
+        elif source == "captured":
+            [batch] = distributed
+            tf.function(lambda: dp.strategy.run(run_step, args=batch))()
         else:
             call(*next(iter(distributed)))
     except tfscale.ModelError as error:

@@ -39,8 +39,9 @@ def test_a_replica_without_rows_has_no_part():
     assert {name: error < 1e-6 for name, error in found.items()} == dict.fromkeys(found, True)
 
 
-def test_rows_that_a_function_reads_are_looked_at_too():
-    found = run_case("tests.training.check.cases_loop_numbers:found_in_function", timeout_s=300)
+@pytest.mark.parametrize("source", ["read", "captured"])
+def test_rows_that_a_function_is_not_given_are_looked_at_too(source):
+    found = run_case("tests.training.check.cases_loop_numbers:found_in_function", args=(source,), timeout_s=300)
     refused = {name: "must be a part of a sum" in str(each) for name, each in found.items()}
     assert refused == {**dict.fromkeys(found, True), ORDERS[-1]: False}
     assert found[ORDERS[-1]] < 1e-6

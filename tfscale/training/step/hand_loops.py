@@ -53,9 +53,12 @@ def prepare_function(
         reduce_gradients_once(optimizer)
     meet_updates(made.metrics)
     total_of = functools.partial(_total_rows, strategy, (args, kwargs))
+    are_own = [_is_of_replicas(each) for each in tf.nest.flatten((args, kwargs))]
 
     @tf.autograph.experimental.do_not_convert
     def on_replica(*own_args: Any, **own_kwargs: Any) -> Any:
+        if not tf.executing_eagerly():
+            own_args, own_kwargs = _with_captured_marked((own_args, own_kwargs), are_own)
         with in_loop(_rows(own_args, own_kwargs, total_of)), noting_sums():
             return function(*own_args, **own_kwargs)
 
@@ -85,6 +88,24 @@ def _mark_own_arguments(strategy: tf.distribute.Strategy, arguments: Any) -> Non
     for each in tf.nest.flatten(arguments):
         if _is_of_replicas(each):
             mark_own(strategy.experimental_local_results(each))
+
+
+def _with_captured_marked(arguments: Any, are_own: Sequence[bool]) -> Any:
+    """A replica's arguments; of its own rows, those that the graph around has captured are marked as well.
+
+    Args:
+        arguments: Of one replica.
+        are_own: Of each leaf, whether others have others.
+    """
+    leaves = tf.nest.flatten(arguments)
+    if len(leaves) != len(are_own):
+        return arguments
+    for place, leaf in enumerate(leaves):
+        if are_own[place] and tf.is_tensor(leaf) and not tf.is_symbolic_tensor(leaf):
+            # An eager tensor belongs to no graph that could say so.
+            leaves[place] = tf.identity(leaf)
+            mark_own(leaves[place])
+    return tf.nest.pack_sequence_as(arguments, leaves)
 
 
 def _is_of_replicas(value: Any) -> bool:
