@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.replicas.made import made_under
+from tfscale.training.check.axes_of_order import axes_of_order
 from tfscale.training.check.repeats import only_repeats
-from tfscale.training.check.row_order import axes_of_order
 from tfscale.training.check.thresholds import Asked, floating_inputs, goes_by, taken_apart
 
 _CURVED = {

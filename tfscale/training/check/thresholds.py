@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk, only_reads
-from tfscale.training.check.row_order import is_axis_of_rows
+from tfscale.training.check.axes_of_order import is_axis_of_rows
 
 # Linear on either side of something.
 _BENT = {

@@ -47,18 +47,19 @@ def prepare_function(
     """
     if not tf.executing_eagerly():
         _make_what_is_missing(strategy, given, function, args, kwargs)
-        _mark_own_arguments(strategy, (args, kwargs))
     made = made_under(strategy)
     for optimizer in made.optimizers:
         reduce_gradients_once(optimizer)
     meet_updates(made.metrics)
     total_of = functools.partial(_total_rows, strategy, (args, kwargs))
-    are_own = [_is_of_replicas(each) for each in tf.nest.flatten((args, kwargs))]
+    # Of each leaf that a replica gets, of which a value may have several: whether others have others.
+    given_leaves = tf.nest.flatten((args, kwargs))
+    are_own = [_is_of_replicas(each) for each in given_leaves for _ in tf.nest.flatten(of_replica(strategy, each, 0))]
 
     @tf.autograph.experimental.do_not_convert
     def on_replica(*own_args: Any, **own_kwargs: Any) -> Any:
         if not tf.executing_eagerly():
-            own_args, own_kwargs = _with_captured_marked((own_args, own_kwargs), are_own)
+            own_args, own_kwargs = _with_own_marked((own_args, own_kwargs), are_own)
         with in_loop(_rows(own_args, own_kwargs, total_of)), noting_sums():
             return function(*own_args, **own_kwargs)
 
@@ -83,27 +84,19 @@ def _make_what_is_missing(strategy: tf.distribute.Strategy, given: Any, function
         _log.debug("the step of a loop by hand could not be rehearsed: %s", error)
 
 
-def _mark_own_arguments(strategy: tf.distribute.Strategy, arguments: Any) -> None:
-    """Of what a loop by hand gives to `strategy.run`: each replica's own rows."""
-    for each in tf.nest.flatten(arguments):
-        if _is_of_replicas(each):
-            mark_own(strategy.experimental_local_results(each))
-
-
-def _with_captured_marked(arguments: Any, are_own: Sequence[bool]) -> Any:
-    """A replica's arguments; of its own rows, those that the graph around has captured are marked as well.
+def _with_own_marked(arguments: Any, are_own: Sequence[bool]) -> Any:
+    """What a loop by hand gives to one replica, of which its own rows are marked.
 
     Args:
-        arguments: Of one replica.
+        arguments: Of the replica.
         are_own: Of each leaf, whether others have others.
     """
     leaves = tf.nest.flatten(arguments)
-    if len(leaves) != len(are_own):
-        return arguments
-    for place, leaf in enumerate(leaves):
-        if are_own[place] and tf.is_tensor(leaf) and not tf.is_symbolic_tensor(leaf):
-            # An eager tensor belongs to no graph that could say so.
-            leaves[place] = tf.identity(leaf)
+    for place, is_own in enumerate(are_own):
+        if is_own and tf.is_tensor(leaves[place]) and not tf.is_symbolic_tensor(leaves[place]):
+            # The graph around has captured it: an eager tensor belongs to no graph that could say so.
+            leaves[place] = tf.identity(leaves[place])
+        if is_own:
             mark_own(leaves[place])
     return tf.nest.pack_sequence_as(arguments, leaves)
 
