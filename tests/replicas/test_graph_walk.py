@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tfscale.replicas.graph_walk import depends_on, depends_on_batch, is_made_by
+from tfscale.replicas.marks import mark_own
 
 TABLE = tf.constant([3, 1, 2])
 
@@ -43,6 +44,21 @@ def test_depends_on_batch(name, index, expected):
 
     trace.get_concrete_function(tf.TensorSpec([None, None]))
     assert found == [expected]
+
+
+def test_the_batch_may_be_a_constant_of_the_graph():
+    tokens, found = tf.constant([4, 1]), []
+
+    @tf.function
+    def trace():
+        own = tf.identity(tokens)
+        found.append(depends_on_batch(own + 1))
+        mark_own(own)
+        found.append(depends_on_batch(own + 1))
+        found.append(depends_on_batch(tf.range(tf.size(own))))
+
+    trace.get_concrete_function()
+    assert found == [False, True, False]
 
 
 def test_through_the_graphs_of_loops_and_of_functions():

@@ -22,9 +22,10 @@ from tfscale.framework.graphs import around_conditions
 from tfscale.framework.losses import lists_of_losses
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_number
+from tfscale.replicas.marks import mark_own
 from tfscale.replicas.own_share import part_of
 from tfscale.replicas.replica_batch import with_stand_in
-from tfscale.replicas.replica_walk import Frame, ReplicaWalk, mark_own
+from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.replicas.turns import around_turns, num_operations
 from tfscale.step_context import Slot

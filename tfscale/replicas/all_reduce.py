@@ -17,6 +17,7 @@ from tfscale.framework.one_trace import NotAlikeError, one_trace
 from tfscale.framework.replicas import gather_alike
 from tfscale.replicas.copied_ahead import on_gpus
 from tfscale.replicas.gathering import gather_in_graph
+from tfscale.replicas.marks import mark_equal
 from tfscale.replicas.own_functions import refuse_to_send_from_function
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.packs import (
@@ -31,7 +32,6 @@ from tfscale.replicas.packs import (
     taken_apart,
 )
 from tfscale.replicas.progress import current_progress
-from tfscale.replicas.replica_walk import mark_equal
 from tfscale.replicas.share import is_in_eager_step, num_replicas
 from tfscale.replicas.sparse import merge_equal_rows
 from tfscale.replicas.xla import refuse_collectives_inside_xla

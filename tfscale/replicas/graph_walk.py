@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.framework.graphs import captured_from_outside
+from tfscale.replicas.marks import OWN, marked
 
 # What these say of a tensor depends on its shape alone.
 _SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
@@ -27,10 +28,16 @@ def depends_on_batch(tensor: tf.Tensor) -> bool:
 
     False only where they are known to be the same for every batch of one shape: positions, but not tokens.
     """
-    return any(
-        op.type == "Placeholder" or (op.op_def.is_stateful and op.type not in _VARIABLES)
-        for op in operations_behind(tensor, through_shapes=False)
-    )
+    own: dict[int, set[int]] = {}
+    for op in operations_behind(tensor, through_shapes=False):
+        if op.type == "Placeholder" or (op.op_def.is_stateful and op.type not in _VARIABLES):
+            return True
+        # A few numbers that a graph has captured are constants of it, and may be the batch.
+        if id(op.graph) not in own:
+            own[id(op.graph)] = marked(op.graph, OWN)
+        if any(id(output) in own[id(op.graph)] for output in op.outputs):
+            return True
+    return False
 
 
 def is_made_by(tensor: tf.Tensor, kinds: Mapping[str, int]) -> bool:

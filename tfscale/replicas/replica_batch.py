@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
 from tfscale.replicas.copied_ahead import in_turn_on_gpus, on_gpus
+from tfscale.replicas.marks import mark_own
 from tfscale.replicas.owners import Fact, PreparedModel
-from tfscale.replicas.replica_walk import mark_own
 
 SEVERAL_SIZES = "several sizes"
 

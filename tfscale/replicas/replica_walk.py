@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfscale.framework.graphs import captured_from_outside, graph_of_function
 from tfscale.replicas.made import made_under
+from tfscale.replicas.marks import EQUAL, OWN, marked
 from tfscale.replicas.own_functions import is_of_own_function
 
 LOOPS = frozenset(("While", "StatelessWhile"))
@@ -28,31 +29,12 @@ _BODIES = {
 }
 _COLLECTIVES = ("Collective", "NcclAllReduce")
 _HANDLES = frozenset((tf.resource, tf.variant))
-# Under these names a graph knows which of its tensors are one replica's own, and which are equal on all.
-_OWN = "tfscale_own_rows"
-_EQUAL = "tfscale_equal_on_all_replicas"
 # Whatever else has a state may be a replica's own: what comes next of an iterator, a random number.
 _READERS = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VarIsInitializedOp"))
 _SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
 # How many results they have depends on the values that they are given.
 _COUNT_VALUES = frozenset(("DynamicPartition", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "Where"))
 _DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessParameterized", "StatelessMultinomial", "StatelessShuffle")
-
-
-def mark_own(values: Any) -> None:
-    """Says that these tensors, of the rows of one replica, are others on another one. Eager ones are passed over."""
-    _mark(values, _OWN)
-
-
-def mark_equal(values: Any) -> None:
-    """Says that these tensors are equal on all replicas, whatever they were made of."""
-    _mark(values, _EQUAL)
-
-
-def _mark(values: Any, name: str) -> None:
-    for leaf in tf.nest.flatten(values, expand_composites=True):
-        if tf.is_symbolic_tensor(leaf):
-            leaf.graph.add_to_collection(name, leaf)
 
 
 class Frame(NamedTuple):
@@ -176,7 +158,7 @@ class ReplicaWalk:
             if place in seen or place in equal:
                 continue
             seen.add(place)
-            if self._is_marked(frame, tensor, _EQUAL):
+            if self._is_marked(frame, tensor, EQUAL):
                 continue
             behind = behind_of(frame, tensor)
             if behind is None:
@@ -188,13 +170,13 @@ class ReplicaWalk:
     def _is_marked(self, frame: Frame, tensor: Any, name: str) -> bool:
         key = id(frame.graph), name
         if key not in self._marked:
-            self._marked[key] = frame.graph, set(map(id, frame.graph.get_collection(name)))
+            self._marked[key] = frame.graph, marked(frame.graph, name)
         return id(tensor) in self._marked[key][1]
 
     def _behind(self, frame: Frame, tensor: Any) -> list[tuple[Frame, Any]] | None:
         """Of what a tensor is made; nothing if it is equal on all replicas, None if it is a replica's own."""
         op = tensor.op
-        if self._is_marked(frame, tensor, _OWN):
+        if self._is_marked(frame, tensor, OWN):
             return None
         if op.type == "Placeholder":
             return self._outside(frame, tensor)
@@ -217,7 +199,7 @@ class ReplicaWalk:
 
     def _rows_behind(self, frame: Frame, tensor: Any) -> list[tuple[Frame, Any]] | None:
         """As `_behind`, where what is one replica's own is so by the numbers in its rows, or comes of other tensors."""
-        if self._is_marked(frame, tensor, _OWN):
+        if self._is_marked(frame, tensor, OWN):
             # A number of rows, or which is the first, stands beside them.
             return [] if tensor.shape.rank == 0 else None
         if tensor.op.type in _SHAPES:

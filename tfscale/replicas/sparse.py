@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.replicas.graph_walk import depends_on_batch, is_made_by
+from tfscale.replicas.marks import mark_equal
 from tfscale.replicas.share import num_replicas
 
 # What makes the different ones of many places, and as which of its outputs.
@@ -71,5 +72,7 @@ def merge_equal_rows(gathered: Any, own: Any) -> Any:
     is_as_long = tf.equal(tf.size(gathered.indices), tf.size(everyone))
     are_alike = tf.reduce_all(tf.equal(gathered.indices[:shortest], everyone[:shortest]))
     all_equal = tf.logical_and(is_as_long, are_alike)
+    # Where one replica has others than all, none has the same as all.
+    mark_equal(all_equal)
     values, indices = tf.cond(all_equal, merged, lambda: (gathered.values, gathered.indices))
     return tf.IndexedSlices(values, indices, own.dense_shape)

@@ -22,10 +22,10 @@ from tfscale.gradients.optimizers import reduce_gradients_once
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
 from tfscale.replicas.made import made_under
+from tfscale.replicas.marks import mark_own
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import ReplicaBatch, local_replicas, num_rows, of_replica
 from tfscale.replicas.replica_count import LoopRows, in_loop
-from tfscale.replicas.replica_walk import mark_own
 from tfscale.training.step.rehearsal import rehearse
 
 _log = logging.getLogger(__name__)
