@@ -190,6 +190,7 @@ FLAGS = {
         "--help",
         "--json",
         "--no-picture",
+        "--show-output",
         "--optimizer",
         "--prune",
         "--sampler",

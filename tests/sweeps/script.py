@@ -48,6 +48,19 @@ def once_stuck(x, trial):
     return x
 
 
+def talking(x):
+    """Says on which cores it is, and begins a line that it does not end."""
+    print(f"x={x:g} of", sorted(os.sched_getaffinity(0)))
+    print("as bars do", end="")
+    time.sleep(0.5)
+    return x
+
+
+def stuck(x):
+    print("epoch", x)
+    time.sleep(600)
+
+
 def slow(x):
     time.sleep(0.2)
     return x

@@ -13,6 +13,8 @@ import pytest
 import tfscale
 from tests.repository import ROOT
 from tfscale import StudyError, cli
+from tfscale.cluster.cores import find_cores
+from tfscale.launch.cores import divide_cores
 
 SCRIPT = "tests/sweeps/script.py"
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -85,6 +87,28 @@ def test_what_fails_is_a_row_and_the_others_go_on(tmp_path):
     assert (facts["csv"], facts["picture"], facts["carried"]) == (str(tmp_path / "s" / "sweep.csv"), None, None)
     # What was there already has no part in the pace.
     assert [line for line in again.stderr.splitlines() if line.startswith("trial") and "about" in line] == []
+
+
+@pytest.mark.parametrize(("at_a_time", "divides"), [(2, True), (1, False), (len(find_cores()) + 1, False)])
+def test_each_trial_has_its_part_of_the_cores_and_its_lines_are_shown(tmp_path, at_a_time, divides):
+    more = ["--trials", "11", "--at-a-time", str(at_a_time), "--no-picture", "--show-output"]
+    ended = run(tmp_path, "talking", '{"x": {"low": 1, "high": 9}}', *more)
+    assert ended.returncode == 0, ended.stderr
+    said = re.findall(r"^\[([ \d]\d)\] x=(\S+) of \[(.*)\]$", ended.stderr, re.MULTILINE)
+    rows = {int(row["number"]): float(row["parameter:x"]) for row in read(tmp_path)}
+    assert {int(number): float(x) for number, x, _ in said} == pytest.approx(rows, rel=1e-5)
+    assert [line[4:] for line in ended.stderr.splitlines() if line.endswith(" as bars do")] == [" as bars do"] * 11
+    parts = {tuple(map(int, cores.split(", "))) for *_, cores in said}
+    if divides and len(find_cores()) > 1:
+        assert parts == set(divide_cores(find_cores(), 2))
+    else:
+        assert parts == {tuple(find_cores())}
+
+
+def test_what_was_written_before_the_deadline_is_in_the_row(tmp_path):
+    more = ["--trials", "1", "--timeout-s", "3", "--no-picture"]
+    assert run(tmp_path, "stuck", '{"x": 1}', *more).returncode == 1
+    assert read(tmp_path)[0]["reason"] == "not ended after 3 s: epoch 1"
 
 
 def test_json_has_the_carried_recipe(tmp_path):

@@ -4,13 +4,21 @@ import os
 import sys
 from collections import deque
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, Protocol, TextIO
 
 from tfscale.errors import LaunchError
 
 _NUM_LAST_LINES = 100
 _MAX_LINE_BYTES = 1 << 16
 _COLOURS = (36, 33, 35, 32, 34, 31)  # cyan, yellow, magenta, green, blue, red
+
+
+class Lines(Protocol):
+    """Where lines of several processes are shown."""
+
+    def write_lines(self, rank: int, lines: list[bytes]) -> None:
+        """Shows whole lines, without what ends them, of the process of a rank."""
+        ...
 
 
 class Screen:
@@ -55,7 +63,7 @@ class Relay:
         log: The file that keeps its output; None keeps none.
     """
 
-    def __init__(self, rank: int, screen: Screen, log: BinaryIO | None) -> None:
+    def __init__(self, rank: int, screen: Lines, log: BinaryIO | None) -> None:
         self._rank = rank
         self._screen = screen
         self._log = log

@@ -99,6 +99,7 @@ def run_groups(
     timeout_s: float,
     max_processes: int = 2,
     on_start: Callable[[int], None] = lambda index: None,
+    on_look: Callable[[], None] = lambda: None,
     start: Callable[[Command], Process] = start_fresh,
 ) -> Generator[tuple[int, Ending], None, None]:
     """Runs groups of processes and yields (index of the group, how it ended) as they end.
@@ -111,6 +112,7 @@ def run_groups(
         timeout_s: Seconds that a group may take.
         max_processes: Processes that run at the same time; a larger group runs alone.
         on_start: Called with the index of a group when it starts.
+        on_look: Called each time that it is looked which have ended.
         start: Starts one process.
     """
     waiting = list(range(len(groups)))
@@ -123,6 +125,7 @@ def run_groups(
                 on_start(index)
                 running[index] = _Group(groups[index], timeout_s, start)
                 continue
+            on_look()
             ended = [(i, ending) for i, group in running.items() if (ending := group.ending())]
             for index, ending in ended:
                 running.pop(index).kill()

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfscale.console.screen import Progress
 from tfscale.errors import StudyError
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         # Before hours of trials, not after them.
         _check_carrying(args, plan)
     directory = Path(args.directory)
-    outcomes = _run_and_tell(plan, directory)
+    outcomes = _run_and_tell(plan, directory, shows_output=args.show_output)
     if not args.no_picture:
         (directory / "sweep.png").write_bytes(draw_picture(outcomes, args.direction))
     best = best_of(outcomes, args.direction)
@@ -75,12 +75,24 @@ def run(args: argparse.Namespace) -> int:
     return 1 if best is None else 0
 
 
-def _run_and_tell(plan: Plan, directory: Path) -> list[Outcome]:
+class _Told(NamedTuple):
+    """Lines of the trials, above the bar where there is one."""
+
+    progress: Progress
+    width: int
+
+    def write_lines(self, rank: int, lines: list[bytes]) -> None:
+        for line in lines:
+            self.progress.tell(f"[{rank:>{self.width}}] {line.decode(errors='replace')}")
+
+
+def _run_and_tell(plan: Plan, directory: Path, *, shows_output: bool) -> list[Outcome]:
     """Runs a sweep; says what comes of each trial, and how long the rest takes at this pace."""
     there = {path.stem for path in (directory / "trials").glob("*.json")}
     outcomes: list[Outcome] = []
-    with Progress() as progress, contextlib.closing(run_sweep(plan, directory)) as rows:
-        for outcome in rows:
+    with Progress() as progress, contextlib.ExitStack() as stack:
+        screen = _Told(progress, len(str(plan.trials - 1))) if shows_output else None
+        for outcome in stack.enter_context(contextlib.closing(run_sweep(plan, directory, screen))):
             outcomes.append(outcome)
             left = plan.trials - len(outcomes)
             value = "" if outcome.value is None else f" {outcome.value:g}"

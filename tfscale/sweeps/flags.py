@@ -27,6 +27,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--silent-s", type=float, default=60.0, metavar="S", help="with --shared: when a silent host is gone (60)"
     )
     parser.add_argument("--timeout-s", type=float, default=86400.0, metavar="S", help="of a trial (default: a day)")
+    parser.add_argument(
+        "--show-output", action="store_true", help="show what the trials write, each line after its trial's number"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--no-picture", action="store_true", help="draw no sweep.png")
     parser.add_argument("--carry-to", type=_count, metavar="N", help="print the best recipe re-derived for N replicas")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfscale.errors import StudyError
+from tfscale.launch.screen import Lines
 from tfscale.parity.processes import Ending
 from tfscale.parity.target import Target
 from tfscale.sweeps.outcome import FAILED, Outcome, outcome_path, read_outcome, write_csv, write_outcome
@@ -70,7 +71,7 @@ class Plan:
                 raise StudyError(f"`{name}` must be seconds, above 0.\nReceived: {getattr(self, name)!r}.")
 
 
-def run_sweep(plan: Plan, directory: Path) -> _Rows:
+def run_sweep(plan: Plan, directory: Path, screen: Lines | None = None) -> _Rows:
     """Yields the rows that are there already, and then each that comes, until there are as many as planned.
 
     Closing it ends what is under way; the rows that are there stay.
@@ -78,6 +79,7 @@ def run_sweep(plan: Plan, directory: Path) -> _Rows:
     Args:
         plan: What to do.
         directory: Of the sweep: one file for each trial, written at once; `sweep.csv` has them all.
+        screen: Shows what the trials write; None leaves it to their logs.
 
     Raises:
         StudyError: When the directory is another sweep's, or another process runs it.
@@ -94,7 +96,11 @@ def run_sweep(plan: Plan, directory: Path) -> _Rows:
             sampler.tell(found)
             yield found
         pool = Pool(
-            directory / "processes", at_a_time=plan.at_a_time, timeout_s=plan.timeout_s, program="tfscale.sweeps.child"
+            directory / "processes",
+            at_a_time=plan.at_a_time,
+            timeout_s=plan.timeout_s,
+            program="tfscale.sweeps.child",
+            screen=screen,
         )
         try:
             if plan.is_shared:

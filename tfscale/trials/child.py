@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 import traceback
@@ -56,13 +57,19 @@ def run_request(path: str, perform: Callable[[dict[str, Any]], None]) -> NoRetur
     """Performs the request in a file, and ends this process, which also ends with the one that started it.
 
     Args:
-        path: Of the request.
+        path: Of the request. Its `cores`, if it has some, are those on which this process stays from here on.
         perform: Does what it says.
     """
     end_with_parent()
+    # So a process that is ended by force has left what it wrote.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     status = 0
     try:
-        perform(json.loads(Path(path).read_text(encoding="utf-8")))
+        request = json.loads(Path(path).read_text(encoding="utf-8"))
+        if "cores" in request and hasattr(os, "sched_setaffinity"):
+            # Before TensorFlow starts its threads, which stay there too.
+            os.sched_setaffinity(0, request["cores"])
+        perform(request)
     except BaseException:
         traceback.print_exc()
         status = 1

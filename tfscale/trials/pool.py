@@ -14,9 +14,12 @@ from typing import Any
 from tfscale.cluster.cores import find_cores
 from tfscale.cluster.nvml import list_gpus
 from tfscale.cluster.own_gpus import VISIBLE
+from tfscale.launch.cores import divide_cores
 from tfscale.launch.gpus import find_gpus
+from tfscale.launch.screen import Lines
 from tfscale.parity.fork_server import ForkServer, ForkServerError, can_fork
 from tfscale.parity.processes import Command, Ending, Process, run_groups, start_fresh
+from tfscale.trials.following import LogFollower
 
 _IMPORT_S = 120.0
 # Of a log, as many as are kept.
@@ -24,13 +27,14 @@ _LINES = 12
 
 
 class Pool:
-    """Runs requests, as many at a time as there are devices: GPUs, or else cores.
+    """Runs requests, as many at a time as there are devices: GPUs, or else cores. Each has its part of the cores.
 
     Args:
         folder: For requests and logs.
         at_a_time: How many; None for as many as devices.
         timeout_s: Seconds that one may take.
         program: The module that performs a request.
+        screen: Shows what a process writes, line by line, where a request's name is a number; None shows nothing.
     """
 
     def __init__(
@@ -40,14 +44,20 @@ class Pool:
         at_a_time: int | None = None,
         timeout_s: float = 1e6,
         program: str = "tfscale.trials.child",
+        screen: Lines | None = None,
     ):
         self.folder = folder
         self._program = (sys.executable, "-m", program)
         # How many trials each GPU has at the moment, and which one each request has.
         self._loads = dict.fromkeys(find_gpus(os.environ, list_gpus), 0)
-        cores = len(find_cores())
-        self.at_a_time = at_a_time or len(self._loads) or cores
-        self.threads = max(1, cores // self.at_a_time)
+        cores = find_cores()
+        self.at_a_time = at_a_time or len(self._loads) or len(cores)
+        # As many for all, where some have a core more: a result must not depend on the place.
+        self.threads = max(1, len(cores) // self.at_a_time)
+        # One alone has the host for itself, and many on few cores share them.
+        divides = 1 < self.at_a_time <= len(cores)
+        self._parts = divide_cores(cores, self.at_a_time) if divides else []
+        self._followed = None if screen is None else LogFollower(screen)
         self._timeout_s = timeout_s
         self._used: dict[str, str] = {}
         self._server: ForkServer | None = None
@@ -61,23 +71,42 @@ class Pool:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         files = [self.folder / f"{name}.request" for name, _ in requests]
+        logs = [file.with_suffix(".log") for file in files]
+        free, taken = list(self._parts), dict[int, tuple[int, ...]]()
 
         def begin(index: int) -> None:
             content = {"threads": self.threads, "import_paths": [os.getcwd()], **requests[index][1]()}
+            if free:
+                content["cores"] = taken[index] = free.pop(0)
             files[index].write_text(json.dumps(content), encoding="utf-8")
+            if self._followed is not None:
+                self._followed.begin(int(requests[index][0]), logs[index])
 
-        groups = [[Command((*self._program, str(file)), _environment(), file.with_suffix(".log"))] for file in files]
+        groups = [
+            [Command((*self._program, str(file)), _environment(), log)] for file, log in zip(files, logs, strict=True)
+        ]
         endings = run_groups(
-            groups, timeout_s=self._timeout_s, max_processes=self.at_a_time, on_start=begin, start=self._start
+            groups,
+            timeout_s=self._timeout_s,
+            max_processes=self.at_a_time,
+            on_start=begin,
+            on_look=lambda: None if self._followed is None else self._followed.look(),
+            start=self._start,
         )
         with contextlib.closing(endings):
             for index, ending in endings:
                 if (gpu := self._used.pop(str(files[index]), None)) is not None:
                     self._loads[gpu] -= 1
-                yield requests[index][0], ending, last_words(files[index].with_suffix(".log"))
+                if index in taken:
+                    free.append(taken.pop(index))
+                if self._followed is not None:
+                    self._followed.end(logs[index])
+                yield requests[index][0], ending, last_words(logs[index])
 
     def close(self) -> None:
         """Ends what is kept for further requests."""
+        if self._followed is not None:
+            self._followed.close()
         if self._server is not None:
             self._server.close()
 
