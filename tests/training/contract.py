@@ -50,6 +50,7 @@ class Case:
         tolerance: Largest relative difference of any array. Other than the default, the case says why.
         tolerances: The same for single quantities.
         options: Other arguments of its `DataParallel`.
+        warns: How a warning begins that Keras gives of the script on one device as well; any other one is an error.
     """
 
     run: Script
@@ -59,6 +60,7 @@ class Case:
     tolerance: float = TOLERANCE
     tolerances: Mapping[str, float] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    warns: str = ""
 
 
 def fitting(

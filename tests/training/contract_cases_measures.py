@@ -226,6 +226,8 @@ def _measuring(target: str) -> Case:
         global_batch=_BATCH,
         # A correlation of few numbers is a small difference of large ones.
         tolerances={quantity: 1e-4 for quantity in ("history", "batch logs", "evaluate") if target == "numbers"},
+        # `MeanIoU` of rows that have weights.
+        warns="You are passing weight as `float`, but dtype is `int`",
     )
 
 
