@@ -15,8 +15,9 @@ from tfscale.parity.processes import Ending
 from tfscale.study import read_results
 from tfscale.study.goal import parse_goal
 from tfscale.study.result import Trial, TrialResult
-from tfscale.trials import engines
+from tfscale.trials import engines, shared_runner
 from tfscale.trials.optuna_journal import OptunaJournal
+from tfscale.trials.shared_runner import SharedRunner
 from tfscale.trials.sharing import LOST, Claims
 
 SCRIPT = "tests/trials/digits.py"
@@ -68,7 +69,7 @@ def test_two_hosts_run_each_trial_once_and_one_may_be_killed(tmp_path):
 
 
 def test_what_others_have_run_or_were_lost_with_is_told_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "_LOOK_S", 0.0)
+    monkeypatch.setattr(shared_runner, "_LOOK_S", 0.0)
     done, told = {"b"}, []
 
     class OnePool:
@@ -82,7 +83,7 @@ def test_what_others_have_run_or_were_lost_with_is_told_too(tmp_path, monkeypatc
 
     with Claims(tmp_path, 60.0, done.__contains__) as claims:
         monkeypatch.setattr(claims, "release_lost", lambda names: [name for name in names if name == "c"])
-        shared = engines._Shared(OnePool(), claims, done.__contains__, lambda: told.append(len(done)))
+        shared = SharedRunner(OnePool(), claims, done.__contains__, lambda: told.append(len(done)))
         began = []
         found = list(shared.run([(name, lambda name=name: began.append(name)) for name in "abcd"]))
     assert found[0] == ("c", Ending(False, (1,)), LOST)

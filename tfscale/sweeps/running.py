@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,8 @@ from tfscale.sweeps.sampling import Sampler, make_sampler
 from tfscale.sweeps.space import Space
 from tfscale.trials.identity import check_identity
 from tfscale.trials.pool import Pool
+from tfscale.trials.shared_runner import Runner, SharedRunner
 from tfscale.trials.sharing import LOST, Claims, lock
-
-# How often a host that has nothing to run looks what the others have.
-_LOOK_S = 0.5
 
 _Rows = Generator[Outcome, None, None]
 
@@ -92,9 +89,12 @@ def run_sweep(plan: Plan, directory: Path, screen: Lines | None = None) -> _Rows
         journal = directory / "journal.log" if plan.is_shared else None
         sampler = make_sampler(plan.sampler, plan.space, seed=plan.seed, direction=plan.direction, journal=journal)
         outcomes: dict[int, Outcome] = {}
-        for found in _new_rows(plan, folder, outcomes):
-            sampler.tell(found)
-            yield found
+        for path in sorted(folder.glob("*.json")):
+            found = read_outcome(path)
+            if found.number < plan.trials:
+                outcomes[found.number] = found
+                sampler.tell(found)
+                yield found
         pool = Pool(
             directory / "processes",
             at_a_time=plan.at_a_time,
@@ -103,11 +103,10 @@ def run_sweep(plan: Plan, directory: Path, screen: Lines | None = None) -> _Rows
             screen=screen,
         )
         try:
-            if plan.is_shared:
-                rows = _run_shared(plan, folder, sampler, pool, outcomes)
-            else:
-                rows = _run_here(plan, folder, sampler, pool, _missing(plan, outcomes))
-            with contextlib.closing(rows):
+            missing = [number for number in range(plan.trials) if number not in outcomes]
+            with contextlib.ExitStack() as stack:
+                runner = stack.enter_context(_runner(plan, pool, directory))
+                rows = stack.enter_context(contextlib.closing(_run_missing(plan, folder, sampler, runner, missing)))
                 for outcome in rows:
                     outcomes[outcome.number] = outcome
                     sampler.tell(outcome)
@@ -118,47 +117,26 @@ def run_sweep(plan: Plan, directory: Path, screen: Lines | None = None) -> _Rows
         write_csv(directory / "sweep.csv", outcomes.values())
 
 
-def _new_rows(plan: Plan, folder: Path, outcomes: dict[int, Outcome]) -> _Rows:
-    """Yields the rows of files that are not among the outcomes, and adds them."""
-    for path in sorted(folder.glob("*.json")):
-        if path.stem.isdecimal() and int(path.stem) in outcomes:
-            continue
-        found = read_outcome(path)
-        if found.number < plan.trials:
-            outcomes[found.number] = found
-            yield found
-
-
-def _missing(plan: Plan, outcomes: Mapping[int, Outcome]) -> list[int]:
-    return [number for number in range(plan.trials) if number not in outcomes]
-
-
-def _run_shared(plan: Plan, folder: Path, sampler: Sampler, pool: Pool, outcomes: dict[int, Outcome]) -> _Rows:
-    """Runs what no other host has; yields the rows of the others too, and ends when all are there."""
+@contextlib.contextmanager
+def _runner(plan: Plan, pool: Pool, directory: Path) -> Iterator[Runner]:
+    """This host alone, or with all that share the directory."""
+    if not plan.is_shared:
+        yield pool
+        return
 
     def is_done(name: str) -> bool:
-        return outcome_path(folder, int(name)).exists()
+        return outcome_path(directory / "trials", int(name)).exists()
 
-    with Claims(folder.parent, plan.silent_s, is_done) as claims:
-        while missing := _missing(plan, outcomes):
-            names = [f"{number:06d}" for number in missing]
-            for name in claims.release_lost(names):
-                write_outcome(folder, Outcome(int(name), {}, FAILED, None, LOST))
-            taken = [int(name) for name in claims.take(names, pool.at_a_time)]
-            yield from _run_here(plan, folder, sampler, pool, taken)
-            seen = len(outcomes)
-            yield from _new_rows(plan, folder, outcomes)
-            if not taken and len(outcomes) == seen:
-                time.sleep(_LOOK_S)
+    with Claims(directory, plan.silent_s, is_done) as claims:
+        yield SharedRunner(pool, claims, is_done)
 
 
-def _run_here(plan: Plan, folder: Path, sampler: Sampler, pool: Pool, numbers: Sequence[int]) -> _Rows:
-    if not numbers:
-        return
-    asked: dict[str, dict[str, Any]] = {}
+def _run_missing(plan: Plan, folder: Path, sampler: Sampler, runner: Runner, numbers: Sequence[int]) -> _Rows:
+    # What another host draws, its row says.
+    asked: dict[int, dict[str, Any]] = {}
 
     def request(number: int) -> dict[str, Any]:
-        parameters = asked[str(number)] = sampler.ask(number)
+        parameters = asked[number] = sampler.ask(number)
         return {
             "objective": dataclasses.astuple(plan.objective),
             "number": number,
@@ -168,10 +146,10 @@ def _run_here(plan: Plan, folder: Path, sampler: Sampler, pool: Pool, numbers: S
             "folder": str(folder.absolute()),
         }
 
-    requests = [(str(number), lambda number=number: request(number)) for number in numbers]
-    with contextlib.closing(pool.run(requests)) as running:  # type: ignore[type-var]
+    requests = [(f"{number:06d}", lambda number=number: request(number)) for number in numbers]
+    with contextlib.closing(runner.run(requests)) as running:  # type: ignore[type-var]
         for name, ending, log in running:
-            yield _outcome_of(folder, int(name), asked.pop(name), ending, log, plan.timeout_s)
+            yield _outcome_of(folder, int(name), asked.pop(int(name), {}), ending, log, plan.timeout_s)
 
 
 def _outcome_of(
@@ -183,7 +161,8 @@ def _outcome_of(
         return read_outcome(path)
     last = log.splitlines()[-1] if log else "nothing written"
     how = f"not ended after {timeout_s:g} s" if ending.timed_out else f"the process ended ({ending.statuses[0]})"
-    outcome = Outcome(number, parameters, FAILED, None, f"{how}: {last}"[:300])
+    reason = LOST if log == LOST else f"{how}: {last}"
+    outcome = Outcome(number, parameters, FAILED, None, reason[:300])
     write_outcome(folder, outcome)
     return outcome
 

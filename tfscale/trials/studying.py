@@ -19,10 +19,11 @@ from tfscale.recovery.lock import DirectoryLock
 from tfscale.study.result import Trial, TrialResult, read_result, write_csv, write_result
 from tfscale.study.schedule import BEHIND, Parameter, Settings, least_steps, next_trials
 from tfscale.trials.continuing import go_on
-from tfscale.trials.engines import OPTUNA, PROCESSES, Runner, engine_of
+from tfscale.trials.engines import OPTUNA, PROCESSES, engine_of
 from tfscale.trials.experiment import Experiment
 from tfscale.trials.looking import check_script
 from tfscale.trials.pool import Pool
+from tfscale.trials.shared_runner import Runner
 from tfscale.trials.training import names_of, read_arrays
 
 _GROUPS = {"momentum": "one minus", "beta_1": "one minus", "beta_2": "one minus"}
