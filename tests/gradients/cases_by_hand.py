@@ -135,6 +135,8 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], bool]] = {
         lambda own: tf.reduce_sum(own) / tf.cast(tf.shape(own)[0] * _replicas(), tf.float32),
         False,
     ),
+    "each over a number": (lambda own: tf.reduce_sum(own / 5.0) / 11.0, False),
+    "each over its own": (lambda own: tf.reduce_sum(own / (1.0 + tf.stop_gradient(own))) / 11.0, False),
     "sum of means over columns": (lambda own: tf.reduce_sum(tf.reduce_mean(tf.stack([own, 2 * own], 1), 1)), False),
 }
 
@@ -164,6 +166,45 @@ PENALTIES: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     "of nothing": (lambda own, kernel: own + 0.0 * tf.reduce_sum(kernel), False),
     "by nothing": (lambda own, kernel: own + 0.0 * tf.nn.l2_loss(kernel) + 0.0 * _square(kernel), False),
 }
+
+
+# Losses of rows that are linear in a bias: of its gradient nothing but their number is of the rows.
+LINEAR: dict[str, tuple[Callable[[Any, Any, Any], Any], bool]] = {
+    "a critic": (lambda x, kernel, bias: tf.reduce_sum(x @ kernel + bias) / 11.0, False),
+    "a critic of two": (
+        lambda x, kernel, bias: (tf.reduce_sum(x @ kernel + bias) - tf.reduce_sum(tf.tanh(x) @ kernel + bias)) / 11.0,
+        False,
+    ),
+    "averaged": (lambda x, kernel, bias: tf.nn.compute_average_loss((x @ kernel + bias)[:, 0]), False),
+    "averaged over the batch": (
+        lambda x, kernel, bias: tf.nn.compute_average_loss(
+            tf.nn.bias_add(x @ kernel, tf.convert_to_tensor(bias))[:, 1], global_batch_size=11
+        ),
+        False,
+    ),
+    "beside a penalty": (lambda x, kernel, bias: tf.reduce_sum(x @ kernel + bias) / 11.0 + _square(kernel), True),
+    "beside a penalty on it": (lambda x, kernel, bias: tf.reduce_sum(x @ kernel + bias) / 11.0 + _square(bias), True),
+}
+
+
+def linear(replicas: int) -> dict[str, float | str]:
+    """As `losses`, of losses that are linear in a bias."""
+
+    def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
+        with strategy.scope():
+            kernel, bias = keras.Variable(X[:5, :2]), keras.Variable(X[6, :2])
+            optimizer = keras.optimizers.SGD(0.1)
+            optimizer.build([kernel, bias])
+
+        def step(x: Any, _: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = LINEAR[name][0](x, kernel, bias)
+            optimizer.apply(tape.gradient(loss, [kernel.value, bias.value]), [kernel, bias])
+
+        tf.function(lambda *args: strategy.run(step, args=args))(*batch)
+        return np.concatenate([np.ravel(each) for each in (kernel, bias)])
+
+    return _differences(replicas, LINEAR, train)
 
 
 def penalties(replicas: int) -> dict[str, float | str]:

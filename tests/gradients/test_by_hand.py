@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.gradients.cases_by_hand import LOSSES, PENALTIES, WAYS
+from tests.gradients.cases_by_hand import LINEAR, LOSSES, PENALTIES, WAYS
 from tests.processes import run_case, run_workers
 
 CASES = "tests.gradients.cases_by_hand"
@@ -33,6 +33,12 @@ def test_a_loss_that_is_a_mean_of_own_rows_is_refused(replicas, shapes):
 def test_a_penalty_that_nobody_divides_is_refused(replicas):
     found = run_case(f"{CASES}:penalties", args=(replicas,), timeout_s=300)
     _assert_named(found, PENALTIES, "scale_regularization_loss")
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_loss_that_is_linear_in_a_bias_is_a_part_of_a_sum(replicas):
+    found = run_case(f"{CASES}:linear", args=(replicas,), timeout_s=300)
+    _assert_named(found, LINEAR, "scale_regularization_loss")
 
 
 def test_means_that_a_replica_asks_for():

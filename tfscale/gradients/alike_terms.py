@@ -19,6 +19,7 @@ from tfscale.replicas.share import num_replicas
 _SUMS = frozenset(("AddN", "AddV2", "Sub"))
 _FACTORS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
 _HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
+_ROW_SUMS = frozenset(("BiasAddGrad", "Sum"))
 # So TensorFlow names what a tape makes. What a loop has kept in variables is a part of a sum, as it is.
 _OF_TAPE = "gradient_tape/"
 
@@ -36,8 +37,7 @@ def refuse_terms_alike(walk: ReplicaWalk, gradients: Sequence[Any]) -> None:
     if own_rows() is None or num_replicas() == 1:
         return
     terms = [each for gradient in gradients for each in _terms(gradient)]
-    parts = noted_parts()
-    alike = [each for each in terms if not walk.may_differ(Frame(each.graph), each) and _is_whole(each, parts)]
+    alike = [each for each in terms if not walk.may_differ(Frame(each.graph), each) and _is_whole(each)]
     if not alike or len(alike) == len(terms):
         return
     raise ModelError(
@@ -73,15 +73,30 @@ def _without_factors(tensor: Any) -> Any:
         tensor = next(each for each in op.inputs if each is not numbers[0])
 
 
-def _is_whole(term: Any, parts: set[int]) -> bool:
+def _is_whole(term: Any) -> bool:
     """Whether it comes of a tape and is something, and nothing in it is a replica's part, by plain numbers either."""
     behind = list(operations_behind([term], through_shapes=False))
+    parts, rows = noted_parts(), own_rows()
     if not any(_OF_TAPE in op.name for op in behind) or any(id(op) in parts or is_collective(op) for op in behind):
         # What the loop has sent may be by how many the rows of all replicas are.
+        return False
+    if isinstance(rows, int) and any(_sums_rows(op, rows) for op in behind):
         return False
     by_hand = any(_divides_by(op, num_replicas()) for op in behind)
     factors = [term, *(term.op.inputs if term.op.type in _FACTORS else [])]
     return not by_hand and all(plain_factor(each) != 0 for each in factors)
+
+
+def _sums_rows(op: Any, rows: int) -> bool:
+    """Whether it adds up what may be the same of each row: the gradient of a bias that is a term of what rows lose.
+
+    It is made of no numbers in the rows, and of as many as these are: a part of a sum.
+    """
+    shape = op.inputs[0].shape if op.type in _ROW_SUMS else None
+    if shape is None or not shape.rank or shape[0] is None:
+        return False
+    # Two rows or one after the other, as of tokens.
+    return bool(shape[0] == rows or (rows > 1 and shape[0] % rows == 0))
 
 
 def _divides_by(op: Any, count: int) -> bool:

@@ -107,15 +107,20 @@ def plain_number(tensor: tf.Tensor) -> float | None:
 def _is_over_rows(quotient: Any, size: int | None) -> bool:
     """Whether the divisor is how many rows a replica has, or numbers in its rows."""
     slope, divisor = quotient.inputs
-    repeated = slope.op
-    if repeated.type in _REPEATS:
-        before, after = repeated.inputs[0].shape, repeated.outputs[0].shape
-        is_repeated = bool(before.rank and after.rank) and before[0] == 1 and after[0] != 1
-        return is_repeated and (after[0] is None or (bool(size) and after[0] % size == 0))
-    # A sum that was divided by their number, as the script has counted them.
+    number = plain_number(divisor)
     while divisor.op.type in _COUNTS:
         divisor = divisor.op.inputs[0]
-    if divisor.op.type in _SHAPES:
+    is_counted = divisor.op.type in _SHAPES
+    repeated = slope.op
+    if repeated.type in _REPEATS:
+        # Each row's part of a mean. What is divided by anything else, such as a temperature, is a sum all the same.
+        before, after = repeated.inputs[0].shape, repeated.outputs[0].shape
+        is_repeated = bool(before.rank and after.rank) and before[0] == 1 and after[0] != 1
+        if number is None:
+            return is_repeated and is_counted
+        return is_repeated and bool(size) and after[0] is not None and after[0] % size == 0 and number % size == 0
+    # A sum that was divided by their number, as the script has counted them.
+    if is_counted:
         return True
     counted = tf.get_static_value(divisor)
     # As many replicas as rows, or one row, say nothing.

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -97,6 +98,38 @@ def means(replicas: int) -> dict[str, float]:
     }
     (batch,) = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS).batch(12))
     return {name: abs(way(batch) - expected) for name, (way, expected) in ways.items()}
+
+
+def of_no_rows(rows: int, replicas: int = 1) -> dict[str, float]:
+    """By how much losses of Keras's miss those of a batch that is smaller than the number of replicas.
+
+    Args:
+        rows: Of the batch.
+        replicas: Of this process; 1 on workers.
+    """
+    if replicas > 1:
+        tfscale.simulate_replicas(replicas)
+    strategy: Any = tfscale.DataParallel(global_batch=12).strategy
+    loss = keras.losses.MeanSquaredError()
+
+    def step(own: Any) -> Any:
+        return loss(tf.zeros_like(own), own)
+
+    @tf.function
+    def called(batch: Any) -> Any:
+        return strategy.run(step, args=(batch,))
+
+    @tf.function
+    def in_function(op: Any, batch: Any) -> Any:
+        return strategy.reduce(op, called(batch), axis=None)
+
+    (batch,) = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS[:rows]).batch(12))
+    expected = float((ROWS[:rows] ** 2).mean())
+    return {
+        "in the function": float(in_function("SUM", batch)) - expected,
+        "outside of it": float(strategy.reduce("SUM", called(batch), axis=None)) - expected,
+        "in a list": float(strategy.reduce(tf.distribute.ReduceOp.SUM, [called(batch)], axis=None)[0]) - expected,
+    }
 
 
 def on_workers() -> tuple[dict[str, float], list[str]]:

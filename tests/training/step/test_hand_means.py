@@ -11,6 +11,17 @@ def test_means(replicas):
     assert {name: by for name, by in missed.items() if by > 1e-6} == {}
 
 
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_losses_of_a_batch_that_is_smaller_than_the_number_of_replicas(rows):
+    missed = run_case("tests.training.step.cases_hand_means:of_no_rows", args=(rows, 3), timeout_s=120)
+    assert {name: by for name, by in missed.items() if abs(by) > 1e-6} == {}
+
+
+def test_losses_of_a_batch_that_leaves_a_worker_without_rows():
+    for missed in run_workers("tests.training.step.cases_hand_means:of_no_rows", 2, args=(1,)):
+        assert {name: by for name, by in missed.items() if abs(by) > 1e-6} == {}
+
+
 def test_means_on_workers():
     # TensorFlow gives a lone replica's results as they are: what leaves a `tf.function` says nothing of its rows.
     untold = {"outside of the function", "nested", "in a function around it", "of a condition", "of a loop"}

@@ -128,13 +128,15 @@ def may_have_rows(shapes: Sequence[tuple[int, ...]], sizes: Collection[int | Non
         (False, True, False)
         >>> may_have_rows([(6, 8)], {3}), may_have_rows([(8,)], {3}), may_have_rows([()], {1})
         (True, False, False)
+        >>> may_have_rows([(0, 8)], {0}), may_have_rows([(8,)], {0})
+        (True, False)
     """
     if None in sizes:
         return False
     if len(sizes) > 1 and len(shapes) > 1:
         return len(set(shapes)) > 1
     # Two rows or one after the other, as of pairs or of tokens.
-    return any(length % size == 0 for shape in shapes for length in shape for size in sizes if size)
+    return any((length % size if size else length) == 0 for shape in shapes for length in shape for size in sizes)
 
 
 def _tensors(strategy: tf.distribute.Strategy, results: Any) -> list[Any]:

@@ -51,7 +51,7 @@ def prepare_function(
     for optimizer in made.optimizers:
         reduce_gradients_once(optimizer)
     meet_updates(made.metrics)
-    total_of = functools.partial(_total_rows, strategy, (args, kwargs))
+    total_of = functools.partial(_find_total, strategy, (args, kwargs))
     # Of each leaf that a replica gets, of which a value may have several: whether others have others.
     given_leaves = tf.nest.flatten((args, kwargs))
     are_own = [_is_of_replicas(each) for each in given_leaves for _ in tf.nest.flatten(of_replica(strategy, each, 0))]
@@ -118,10 +118,10 @@ def rows_here(strategy: tf.distribute.Strategy, args: Any, kwargs: Any) -> list[
     return [None if each is None else each[1] for each in found]
 
 
-def _rows(own_args: Any, own_kwargs: Any, total_of: Callable[[int, Any], Any]) -> LoopRows | None:
+def _rows(own_args: Any, own_kwargs: Any, total_of: Callable[[int, Any], Callable[[], Any]]) -> LoopRows | None:
     """What this replica holds, as far as its arguments tell."""
     found = _place_of_rows(own_args, own_kwargs)
-    return None if found is None else LoopRows(found[1], functools.partial(total_of, *found))
+    return None if found is None else LoopRows(found[1], total_of(*found))
 
 
 def _place_of_rows(own_args: Any, own_kwargs: Any) -> tuple[int, Any] | None:
@@ -140,11 +140,18 @@ def _place_of_rows(own_args: Any, own_kwargs: Any) -> tuple[int, Any] | None:
     return place, num_rows(leaves[place])
 
 
-def _total_rows(strategy: tf.distribute.Strategy, arguments: Any, place: int, own: Any) -> Any:
-    """The rows of all replicas, of which this process may know all."""
+def _find_total(strategy: tf.distribute.Strategy, arguments: Any, place: int, own: Any) -> Callable[[], Any]:
+    """Returns what tells the rows of all replicas, of which this process may know all."""
     replicas = local_replicas(strategy)
     if replicas.on_several_workers:
-        return tf.cast(all_reduce_sum([tf.cast(own, tf.float32)])[0], tf.int64)
-    values: Sequence[Any] = strategy.experimental_local_results(tf.nest.flatten(arguments)[place])
-    rows = [num_rows(value) for value in values]
-    return sum(rows) if len(rows) == replicas.total else own * replicas.total
+        # Asked at once, whether anybody wants to know: Keras's losses do not where they have no rows, and of what one
+        # worker sends and another does not, the next thing that is sent is another one.
+        total = tf.cast(all_reduce_sum([tf.cast(own, tf.float32)])[0], tf.int64)
+        return lambda: total
+
+    def add_up() -> Any:
+        values: Sequence[Any] = strategy.experimental_local_results(tf.nest.flatten(arguments)[place])
+        rows = [num_rows(value) for value in values]
+        return sum(rows) if len(rows) == replicas.total else own * replicas.total
+
+    return add_up

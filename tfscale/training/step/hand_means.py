@@ -70,10 +70,11 @@ class MeansByRows:
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
         """As `tf.distribute.Strategy.reduce`."""
-        is_mean = str(getattr(reduce_op, "name", reduce_op)).upper() == "MEAN"
-        if not is_mean or axis is not None:
+        if axis is not None:
             return self._reduce(reduce_op, value, axis)
-        return tf.nest.map_structure(lambda leaf: self._mean(reduce_op, leaf), value)
+        if str(getattr(reduce_op, "name", reduce_op)).upper() == "MEAN":
+            return tf.nest.map_structure(lambda leaf: self._mean(reduce_op, leaf), value)
+        return self._reduce(reduce_op, tf.nest.map_structure(self._as_numbers, value), None)
 
     def _note(self, leaf: Any, rows: tf.Tensor) -> None:
         """Of how many rows a lone replica's result is."""
@@ -107,17 +108,37 @@ class MeansByRows:
         if rows is None and self._is_lone_of_several and self._is_floating(leaf):
             rows = self._noted(leaf)
         if rows is None or not self._is_floating(leaf):
-            return self._reduce(reduce_op, leaf, None)
+            return self._reduce(reduce_op, self._as_numbers(leaf), None)
         first = local_replicas(self._strategy).first
 
         def by_rows(own: Any) -> tuple[Any, Any]:
             count = tf.cast(rows[replica_id() - first], own.dtype)
             count = tf.where(count < 0, tf.ones_like(count), count)
             # A mean over no rows is no number.
-            return tf.math.multiply_no_nan(own, count), count
+            return tf.math.multiply_no_nan(_as_number(own), count), count
 
         total, count = self._run(by_rows, (leaf,))
         return tf.math.divide_no_nan(self._reduce("SUM", total, None), self._reduce("SUM", count, None))
 
     def _is_floating(self, leaf: Any) -> bool:
         return bool(self._strategy.experimental_local_results(leaf)[0].dtype.is_floating)
+
+    def _as_numbers(self, leaf: Any) -> Any:
+        """What replicas have computed, of which one may have had no rows."""
+        own = self._strategy.experimental_local_results(leaf)
+        if not any(map(_is_of_no_rows, own)):
+            return leaf
+        # Not all workers come here: a lone replica asks nobody else.
+        return self._run(_as_number, (leaf,)) if len(own) > 1 else _as_number(leaf)
+
+
+def _is_of_no_rows(value: Any) -> bool:
+    return bool(tf.is_tensor(value) and value.dtype.is_floating and value.shape.as_list() == [0])
+
+
+def _as_number(value: Any) -> Any:
+    """The loss of one replica: where it had no rows, Keras's losses return the vector of none that they were made of.
+
+    Nothing else is such a vector: those of the others would have as many rows as theirs, and could not be reduced.
+    """
+    return tf.reduce_sum(value) if _is_of_no_rows(value) else value
