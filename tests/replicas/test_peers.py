@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from tfscale.cluster.heartbeats import Beat
-from tfscale.cluster.passes import PassesRead
+from tfscale.cluster.passes import LabelsSeen, PassesRead
 from tfscale.cluster.place import Place
 from tfscale.replicas.peers import PeerWatch
 
@@ -57,3 +57,30 @@ def test_silence(answers, seconds, is_gone):
         finally:
             watch.end()
     assert (watch.verdict is not None) == is_gone
+
+
+class Late(Silent):
+    """Heartbeats of a peer who is heard of only when this worker's script is over."""
+
+    def __init__(self, labels, after):
+        super().__init__(0.0)
+        self.beats, self._labels, self._left = {}, labels, after
+
+    def exchange(self, own):
+        del own
+        self._left -= 1
+        if self._left <= 0:
+            self.beats = {1: Beat(place=Place(), labels=self._labels)}
+
+
+@pytest.mark.parametrize(("sums", "is_said"), [((3.0, 1.0), True), ((2.0, 1.0), False)])
+def test_a_job_that_is_over_at_once_waits_for_what_the_others_have_read(sums, is_said, caplog):
+    passes = PassesRead()
+    passes.note_labels(LabelsSeen(1, 1, 1, (2.0, 1.0)))
+    watch = PeerWatch(0, ["127.0.0.1:1", "127.0.0.1:2"], Late(LabelsSeen(1, 1, 1, sums), 5), passes)
+    watch.begin_loop()
+    watch.begin()
+    watch.end()
+    assert ["What has been trained is not what one replica trains." in each for each in caplog.messages] == [
+        True
+    ] * is_said

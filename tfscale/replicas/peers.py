@@ -104,7 +104,7 @@ class PeerWatch:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(2 * _BEAT_S)
         self.beat()
-        if self._is_loop and self.verdict is None and (found := self._judge_labels()) is not None:
+        if self._is_loop and self.verdict is None and (found := self._hear_first_labels()) is not None:
             # A job that was over before this could be told.
             _log.error("%s What has been trained is not what one replica trains.", self._said(found))
         self._heartbeats.close()
@@ -128,21 +128,26 @@ class PeerWatch:
 
     def compare_first_labels(self) -> None:
         """Waits, for seconds at most, until the others have read data as well: before a first step is made of them."""
+        # The chief can answer those only of whom it has heard.
+        self.beat()
+        found = self._hear_first_labels()
+        if found is not None:
+            self.accuse(found)
+
+    def _hear_first_labels(self) -> Verdict | None:
+        """Waits until the others have said what they read, for seconds at most; returns what speaks against one."""
         # The chief hears of all, the others of the chief.
         others = range(1, len(self.workers)) if self.rank == 0 else range(1)
         deadline_s = self._clock() + _FIRST_LABELS_S
-        # The chief can answer those only of whom it has heard.
-        self.beat()
-        while self._passes.last_labels.data and self._clock() < deadline_s:
-            verdict = self.verdict or self._judge_labels()
-            if verdict is not None:
-                self.accuse(verdict)
-                return
+        while self._passes.last_labels.data:
+            found = self.verdict or self._judge_labels()
             told = self._labels_told()
-            if all(rank in told and told[rank].data for rank in others):
-                return
+            is_heard = all(rank in told and told[rank].data for rank in others)
+            if found is not None or is_heard or self._clock() > deadline_s:
+                return found
             time.sleep(_LOOK_S * (1 + len(self.workers) // _MANY))
             self.beat()
+        return None
 
     def begin_batch(self, step: int | None = None) -> None:
         """Notes a batch of training, the step of that number, or one of an evaluation."""
