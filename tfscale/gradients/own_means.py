@@ -118,7 +118,7 @@ def _is_over_rows(quotient: Any, size: int | None) -> bool:
         is_repeated = bool(before.rank and after.rank) and before[0] == 1 and after[0] != 1
         if number is None:
             return is_repeated and is_counted
-        return is_repeated and bool(size) and after[0] is not None and after[0] % size == 0 and number % size == 0
+        return is_repeated and size not in (None, 0) and after[0] is not None and after[0] % size == number % size == 0
     # A sum that was divided by their number, as the script has counted them.
     if is_counted:
         return True

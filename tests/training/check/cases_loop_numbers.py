@@ -158,7 +158,8 @@ def found_alike() -> dict[str, str | float]:
     """As `found`, of two rows on each replica, which are as long: lengths do not tell rows from units."""
     tfscale.simulate_replicas(4)
     dp = tfscale.DataParallel(global_batch=BATCH)
-    return {name: _found(dp, (BENT | SUMS)[name]) for name in ORDERS}
+    kinds = {"bent": BENT, "sums": SUMS}
+    return {f"{kind}: {name}": _found(dp, loss) for kind, cases in kinds.items() for name, loss in cases.items()}
 
 
 def found_in_function(source: str) -> dict[str, str | float]:

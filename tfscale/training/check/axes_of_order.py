@@ -11,10 +11,6 @@ from typing import Any
 import tensorflow as tf
 
 _LAST = frozenset(("LogSoftmax", "Softmax", "TopKV2"))
-# Where rows come from: an argument, or what comes next of an iterator, if there is more.
-_ROWS = frozenset(("If", "IteratorGetNext", "OptionalGetValue", "Placeholder", "StatelessIf"))
-# What they give has no rows any more where they go along the first axis.
-_TOGETHER = frozenset(("All", "Any", "ArgMax", "ArgMin", "Max", "Mean", "Min", "Prod", "Sum"))
 _CUMULATIVE = frozenset(("Cumprod", "Cumsum", "CumulativeLogsumexp"))
 
 
@@ -52,45 +48,3 @@ def _reversed_axes(op: Any) -> list[int]:
     if strides is None or op.get_attr("ellipsis_mask") or op.get_attr("new_axis_mask"):
         return []
     return [axis for axis, stride in enumerate(strides) if stride < 0]
-
-
-def is_axis_of_rows(tensor: Any, axis: int) -> bool:
-    """Whether an axis that may be that of the rows is so: the way back from it leads to the first axis of the data.
-
-    Args:
-        tensor: Of a graph, made of a replica's rows.
-        axis: One of its axes, which is as long as the replica has rows.
-    """
-    left, seen = [(tensor, axis)], set[tuple[int, int]]()
-    while left:
-        tensor, axis = left.pop()
-        if tensor.op.type in _ROWS and axis == 0:
-            return True
-        if (id(tensor), axis) not in seen:
-            seen.add((id(tensor), axis))
-            left += _passed_on(tensor, axis)
-    return False
-
-
-def _passed_on(tensor: Any, axis: int) -> list[tuple[Any, int]]:
-    """What has the same axis of those of which a tensor is made, and at which place; nothing where nobody knows."""
-    op = tensor.op
-    if op.type == "Transpose":
-        order = tf.get_static_value(op.inputs[1])
-        if order is None and tensor.shape.rank == 2:
-            # `tf.nn.softmax(scores, axis=0)` reckons in the graph which axes it exchanges.
-            order = (1, 0)
-        return [] if order is None else [(op.inputs[0], int(order[axis]))]
-    if op.type == "MatMul":
-        return [(op.inputs[axis], int(axis != op.get_attr("transpose_b" if axis else "transpose_a")))]
-    if "Segment" in op.type or (op.type in _TOGETHER and 0 in _constants(op.inputs[1], op.inputs[0].shape.rank or 1)):
-        return []
-    return [(each, axis) for each in op.inputs if _is_passed_on(each, tensor, axis)]
-
-
-def _is_passed_on(given: Any, result: Any, axis: int) -> bool:
-    """Whether a tensor that an operation is given has the same axis at the same place as its result."""
-    ranks = given.shape.rank, result.shape.rank
-    if not ranks[0] or not ranks[1]:
-        return False
-    return axis < ranks[0] and (axis == 0 or ranks[0] == ranks[1]) and given.shape[axis] == result.shape[axis]

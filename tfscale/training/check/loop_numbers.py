@@ -70,8 +70,7 @@ def _bends(sizes: Collection[int | None], weights: Collection[tuple[int | None, 
     if op.type in _CURVED:
         return floating_inputs(op)
     if op.type == "Einsum" and len(op.inputs) == 2:
-        met, kept = _lengths_in_both(op)
-        return _pairs(op.inputs[0], op.inputs[1], met, kept)
+        return _pairs(op.inputs[0], op.inputs[1], *_axes_in_both(op))
     if op.type in _QUOTIENTS:
         return [Asked(op.inputs[1], 1)]
     is_repeated = op.type in _REPEATS or (op.type in _GATHERS and op.inputs[0].dtype.is_floating)
@@ -88,31 +87,40 @@ def _bends(sizes: Collection[int | None], weights: Collection[tuple[int | None, 
         found = [Asked(one, 0, other), Asked(other, 1, one)]
         if op.type == "MatMul" and one.shape.rank:
             is_turned = op.get_attr("transpose_a")
-            found += _pairs(one, other, (one.shape[1 - is_turned],), (one.shape[0 + is_turned],))
+            found += _pairs(one, other, (1 - is_turned,), (0 + is_turned,))
         return found
     return goes_by(op)
 
 
-def _pairs(one: Any, other: Any, met: tuple[int | None, ...], kept: tuple[int | None, ...]) -> list[Asked]:
+def _pairs(one: Any, other: Any, met: tuple[int, ...], kept: tuple[int, ...]) -> list[Asked]:
     """Whether a product is of pairs of rows.
 
     It is where both sides have rows and none of the axes that meet is that of the rows; and on the way back from there,
     where one side has the rows on an axis that meets as well as on one that does not.
+
+    Args:
+        one: The first side.
+        other: The second one.
+        met: The axes of the first side that it has in common with the other one.
+        kept: The rest of them.
     """
-    found = [Asked(one, 2, other, met)]
+
+    def lengths(axes: tuple[int, ...]) -> tuple[int | None, ...]:
+        return tuple(one.shape[axis] for axis in axes)
+
+    found = [Asked(one, 2, other, lengths(met), met)]
     if len(met) == len(kept) == 1:
-        found.append(Asked(other, 3, lengths=(*met, *kept), axis=0))
+        found.append(Asked(other, 3, lengths=lengths((*met, *kept)), axis=0))
     return found
 
 
-def _lengths_in_both(op: Any) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
-    """Of the axes that the first side of a product has in common with the other one, and of the rest."""
+def _axes_in_both(op: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes that the first side of a product has in common with the other one, and the rest."""
     one, other = op.get_attr("equation").decode().partition("->")[0].replace(" ", "").split(",")
-    lengths = tuple(op.inputs[0].shape)
     if "." in one:
-        return lengths, ()
-    met = tuple(length for axis, length in zip(one, lengths, strict=True) if axis in other)
-    return met, tuple(length for axis, length in zip(one, lengths, strict=True) if axis not in other)
+        return tuple(range(op.inputs[0].shape.rank)), ()
+    met = tuple(place for place, letter in enumerate(one) if letter in other)
+    return met, tuple(place for place, letter in enumerate(one) if letter not in other)
 
 
 def _is_centre(

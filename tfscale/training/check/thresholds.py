@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk, only_reads
-from tfscale.training.check.axes_of_order import is_axis_of_rows
+from tfscale.training.check.axes_of_rows import is_axis_of_rows
 
 # Linear on either side of something.
 _BENT = {
@@ -40,6 +40,8 @@ class Asked(NamedTuple):
     """Another one that has to be a replica's own as well; None where it does not matter."""
     lengths: tuple[int | None, ...] | None = None
     """Those that may be of an axis of rows, if not all of the tensor's."""
+    axes: tuple[int, ...] | None = None
+    """Which of its axes these lengths are, if they are its own."""
     axis: int | None = None
     """Along which it must not have its rows; None where it must not be one number, or one array, of several rows."""
 
@@ -106,13 +108,25 @@ def taken_apart(
 def _is_of_rows_together(asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None]) -> bool:
     """Whether what an operation does to a number concerns several rows at once, if the number is a replica's own."""
     if asked.axis is None:
-        return not may_have_rows(shapes, sizes)
+        return not may_have_rows(shapes, sizes) or _has_features_only(asked, shapes, sizes)
     if len(sizes) > 1 and None not in sizes and len(shapes) > 1:
         return all(len(set(lengths)) > 1 for lengths in zip(*shapes, strict=True))
     if asked.lengths is not None or asked.shape is None:
         return False
     (length,) = asked.shape
-    return (length is None or length in sizes) and is_axis_of_rows(asked.number, asked.axis)
+    return (length is None or length in sizes) and is_axis_of_rows(asked.number, asked.axis) is True
+
+
+def _has_features_only(asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None]) -> bool:
+    """Whether the axes of a number that are as long as if they were of rows are known to be of something else."""
+    # An axis of one row may be gone without a trace.
+    is_untold = any(each in (None, 1) for each in sizes) or (asked.lengths is not None and asked.axes is None)
+    if is_untold or (len(sizes) > 1 and len(shapes) > 1):
+        return False
+    shape = asked.number.shape
+    axes = range(shape.rank) if asked.axes is None else asked.axes
+    as_long = [axis for axis in axes if may_have_rows([(shape[axis],)], sizes)]
+    return all(is_axis_of_rows(asked.number, axis) is False for axis in as_long)
 
 
 def may_have_rows(shapes: Sequence[tuple[int, ...]], sizes: Collection[int | None]) -> bool:

@@ -1,0 +1,94 @@
+"""Is an axis of a tensor that of the rows, where its length alone does not tell?
+
+Of 32 rows and 64 features, 64 may be two rows for each of 32, or features. The way back tells: it leads to the first
+axis of the data, or to an axis of a weight, which no row has made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+# Where rows come from: an argument, or what comes next of an iterator, if there is more.
+_ROWS = frozenset(("If", "IteratorGetNext", "OptionalGetValue", "Placeholder", "StatelessIf"))
+_WEIGHTS = frozenset(("ReadVariableOp", "ResourceGather"))
+# What they give has no rows any more where they go along the first axis.
+_REDUCTIONS = frozenset(("All", "Any", "ArgMax", "ArgMin", "Max", "Mean", "Min", "Prod", "Sum"))
+_CONVOLUTIONS = frozenset(("Conv2D", "Conv3D"))
+
+_Axis = tuple[Any, int]
+
+
+def is_axis_of_rows(tensor: Any, axis: int) -> bool | None:
+    """Whether an axis is that of the rows; None where nobody knows.
+
+    Args:
+        tensor: Of a graph, made of a replica's rows.
+        axis: One of its axes, as long as the replica has rows, or several times as long.
+    """
+    left, seen, is_of_weight = [(tensor, axis)], set[tuple[int, int]](), None
+    while left:
+        tensor, axis = left.pop()
+        if tensor.op.type in _ROWS and axis == 0:
+            return True
+        if tensor.op.type in _ROWS or (tensor.op.type in _WEIGHTS and axis == tensor.shape.rank - 1):
+            # What is as long as that along this axis is no row of any: it is so for every batch.
+            is_of_weight = False
+        if (id(tensor), axis) not in seen:
+            seen.add((id(tensor), axis))
+            left += _passed_on(tensor, axis)
+    return is_of_weight
+
+
+def _passed_on(tensor: Any, axis: int) -> list[_Axis]:
+    """What has the same axis of those of which a tensor is made, and at which place; nothing where nobody knows."""
+    op = tensor.op
+    if op.type == "Transpose":
+        order = tf.get_static_value(op.inputs[1])
+        if order is None and tensor.shape.rank == 2:
+            # `tf.nn.softmax(scores, axis=0)` reckons in the graph which axes it exchanges.
+            order = (1, 0)
+        return [] if order is None else [(op.inputs[0], int(order[axis]))]
+    if op.type == "MatMul":
+        return [(op.inputs[axis], int(axis != op.get_attr("transpose_b" if axis else "transpose_a")))]
+    if op.type in _CONVOLUTIONS and axis == tensor.shape.rank - 1:
+        return [(op.inputs[1], axis)]
+    if op.type == "Reshape":
+        return _before_reshaping(op.inputs[0], tensor, axis)
+    if op.type in _REDUCTIONS:
+        return _before_reduction(op, tensor, axis)
+    if "Segment" in op.type:
+        return []
+    return [(each, axis) for each in op.inputs if _is_passed_on(each, tensor, axis)]
+
+
+def _before_reshaping(given: Any, result: Any, axis: int) -> list[_Axis]:
+    """The axis with as many places before it, of the same length."""
+    if not given.shape.is_fully_defined() or not result.shape.is_fully_defined():
+        return [(given, 0)] if axis == 0 and given.shape.rank and given.shape[0] == result.shape[0] else []
+    wanted = result.shape[:axis].num_elements()
+    for place, length in enumerate(given.shape):
+        if given.shape[:place].num_elements() == wanted and length == result.shape[axis]:
+            return [(given, place)]
+    return []
+
+
+def _before_reduction(op: Any, result: Any, axis: int) -> list[_Axis]:
+    given = op.inputs[0]
+    along = tf.get_static_value(op.inputs[1])
+    if along is None or not given.shape.rank:
+        return []
+    gone = {int(each) % given.shape.rank for each in along.reshape(-1)}
+    kept = [place for place in range(given.shape.rank) if place not in gone]
+    if result.shape.rank == given.shape.rank:
+        return [] if axis in gone else [(given, axis)]
+    return [(given, kept[axis])] if axis < len(kept) else []
+
+
+def _is_passed_on(given: Any, result: Any, axis: int) -> bool:
+    """Whether a tensor that an operation is given has the same axis at the same place as its result."""
+    ranks = given.shape.rank, result.shape.rank
+    if not ranks[0] or not ranks[1]:
+        return False
+    return axis < ranks[0] and (axis == 0 or ranks[0] == ranks[1]) and given.shape[axis] == result.shape[axis]
