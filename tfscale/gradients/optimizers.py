@@ -288,8 +288,7 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any], mean: Callable[[An
         mean: Its way to take the mean, in which all replicas count alike, where that was asked for.
     """
     if mean is not None:
-        part = current_part()
-        return mean(value) if part is None else send(_weighted_by(part, value))
+        return _mean_over_rows(value, send, mean)
     share = current_share()
     if share is None or _ANSWERING.is_raised:
         return send(value)
@@ -311,6 +310,17 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any], mean: Callable[[An
     # The sums are asked for on the optimizer's behalf, too.
     with _ANSWERING.raised():
         return all_reduce_sum(_weigh(optimizer, gradients, [optimizer] * len(gradients)))
+
+
+def _mean_over_rows(value: Any, send: Callable[[Any], Any], mean: Callable[[Any], Any]) -> Any:
+    """The mean in which a replica counts by its rows, as it does for what a variable with `aggregation` MEAN is set to."""
+    part, share = current_part(), current_share()
+    if share is not None and share.num_replicas == 1:
+        # A lone replica would wait for the others, which do not take part.
+        return mean(value) if divides_calls() else value
+    if share is not None and all(getattr(each, "dtype", tf.int32).is_floating for each in tf.nest.flatten(value)):
+        part = functools.partial(tf.cast, share.weight)
+    return mean(value) if part is None else send(_weighted_by(part, value))
 
 
 def _weighted_by(part: Callable[[tf.DType], tf.Tensor], value: Any) -> Any:
