@@ -35,6 +35,7 @@ from tfscale.gradients.averages import average_once_per_update
 from tfscale.gradients.by_hand import are_summed_by_hand
 from tfscale.gradients.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.gradients.noise import note_own_gradients, note_total
+from tfscale.gradients.own_noise import note_own_noise
 from tfscale.gradients.scope_checks import check_inside_scope, check_updated
 from tfscale.gradients.sending import sum_over_replicas
 from tfscale.gradients.updaters import accumulates, innermost, updaters_of
@@ -313,7 +314,7 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any], mean: Callable[[An
 
 
 def _mean_over_rows(value: Any, send: Callable[[Any], Any], mean: Callable[[Any], Any]) -> Any:
-    """The mean in which a replica counts by its rows, as it does for what a variable with `aggregation` MEAN is set to."""
+    """The mean in which a replica counts by its rows: what a variable with `aggregation` MEAN is set to."""
     part, share = current_part(), current_share()
     if share is not None and share.num_replicas == 1:
         # A lone replica would wait for the others, which do not take part.
@@ -360,6 +361,8 @@ def reduce_together(
 def _reduce_unless_reduced(optimizer: keras.optimizers.Optimizer, gradients: list[Any]) -> list[Any]:
     if _are_reduced():
         return gradients
+    if is_recording():
+        note_own_noise(gradients)
     # In a `LossScaleOptimizer` the gradients are still scaled; its inner one, and any other, has unscaled them.
     is_scaled = optimizer is not innermost(optimizer)
     reduced, _ = reduce_together(optimizer, gradients, [], scale=optimizer.scale_loss(1.0) if is_scaled else 1.0)

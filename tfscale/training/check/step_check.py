@@ -286,7 +286,7 @@ class StepCheck:
             with self._dividing(rows):
                 ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before)
-        hidden = describe_hidden(self._runs.assigned_apart, self._runs.decided_apart, self._what)
+        hidden = self._hidden()
         if not differences:
             self._findings.gather_untold(reference, before)
             if hidden:
@@ -298,6 +298,10 @@ class StepCheck:
             # What the graph shows holds for any numbers, those on an edge too.
             return hidden
         return self._describe(differences, rows)
+
+    def _hidden(self) -> str:
+        runs = self._runs
+        return describe_hidden(runs.assigned_apart, runs.decided_apart, runs.divided_apart, runs.own_noise, self._what)
 
     def _warn_of_kept(self, names: Sequence[str]) -> None:
         if names and not self._chance.is_drawn:
