@@ -60,6 +60,19 @@ class Quotients(keras.Model):
         return {}
 
 
+class DrawsBeside(Quotients):
+    """The same, beside numbers that are drawn between the calls of layers: such a step is divided in one way only."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            outputs = self.net(x) + 0.0 * tf.random.normal(tf.shape(y))
+            loss = self.loss_of(tf.reduce_mean(tf.square(y - outputs), axis=1))
+        variables = self.net.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {}
+
+
 class Masked(keras.Model):
     """A step of one's own around Keras's masked loss, which tfscale divides by what is unmasked in all rows."""
 
@@ -87,6 +100,10 @@ def told() -> dict[str, str]:
             model = dp.prepare(Quotients(name))
             model.compile(sgd(learning_rate=0.05))
         found[name] = _said(messages, model, DATA["x"][:24], DATA["y"][:24])
+    with dp.scope():
+        model = dp.prepare(DrawsBeside("weights"))
+        model.compile(sgd(learning_rate=0.05))
+    found["draws beside"] = _said(messages, model, DATA["x"][:24], DATA["y"][:24])
     rows = np.random.default_rng(0).normal(size=(24, 3, 5)).astype("float32")
     for reduction in ("sum_over_batch_size", "mean_with_sample_weight"):
         with dp.scope():

@@ -23,3 +23,8 @@ def test_what_divides_by_a_sum_over_rows_gets_all_rows(told, name):
 def test_what_does_not_is_left_as_it_is(told, name):
     assert "mixes the rows" not in told[name]
     assert "divides on each replica" not in told[name]
+
+
+def test_where_the_step_can_be_divided_in_no_other_way_it_trains_with_a_warning(told):
+    assert "divides on each replica" in told["draws beside"]
+    assert "Nothing was updated" not in told["draws beside"]

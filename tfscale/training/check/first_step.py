@@ -32,6 +32,7 @@ from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
 from tfscale.training.check.kept_elsewhere import kept_elsewhere
 from tfscale.training.check.quotients import divided_apart
+from tfscale.training.check.step_hidden import describe_doubt, describe_hidden
 from tfscale.training.check.thresholds import decided_apart
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.state import State
@@ -129,6 +130,18 @@ class TwoRuns:
         self.reference: Any = None
         """The step on one replica as it was traced last, a `tf.types.experimental.ConcreteFunction`; None if eager."""
         self._traced: dict[str, tuple[Callable[..., Any], list[Any]]] = {}
+
+    def hidden(self, what: str) -> str:
+        """What the graph of the divided step shows and its numbers do not, as the text of an error; or nothing.
+
+        Args:
+            what: The step, for people.
+        """
+        return describe_hidden(self.assigned_apart, self.decided_apart, self.own_noise, what)
+
+    def in_doubt(self, what: str) -> str:
+        """As `hidden`, of what may be the same for any batch."""
+        return describe_doubt(self.divided_apart, what)
 
     def forget_divided(self) -> None:
         """Has the divided form traced anew, when something else is known of its terms."""

@@ -37,48 +37,6 @@ def describe_difference(differences: Sequence[Difference], what: str, num_replic
     )
 
 
-def describe_hidden(
-    assigned: Sequence[str], decided: Sequence[str], divided: Sequence[str], noise: Sequence[str], what: str
-) -> str:
-    """The text of the error where each replica goes by numbers of its own, and it made no difference yet; or nothing.
-
-    Args:
-        assigned: Names of the variables to which each assigns its own.
-        decided: Names of the operations that go by a threshold.
-        divided: Names of those that divide by a sum.
-        noise: Names of those that draw what is added to gradients.
-        what: The step, such as "first step of model 'a'".
-    """
-    if noise and not assigned:
-        return (
-            f"The {what} adds to gradients what each replica draws by itself: of several replicas' noise the mean is "
-            "less than that of one. Nothing was updated by it.\n"
-            f"Received: {_names(noise)}. Draw it by `keras.random` with a `SeedGenerator`, beside the calls of layers, "
-            "or by `tf.random.stateless_normal` with a seed of `optimizer.iterations`, which is the same on all."
-        )
-    if assigned:
-        effect = "leaves replicas with other values of a variable than one has"
-        received = f"{_names(assigned)}, assigned from what each replica computed of its own rows"
-    elif decided:
-        effect = "asks on each replica whether a number of the batch lies beyond a threshold"
-        received = f"{_names(decided)}, of what each replica computed of its own rows (a clipped norm, a limited loss)"
-    elif divided:
-        effect = "divides on each replica by a sum over its own rows"
-        received = f"{_names(divided)}, of what each replica computed of its own rows (a sum of weights or of a mask)"
-    else:
-        return ""
-    return (
-        f"The {what} {effect}, though it happens to give the same for these rows. Nothing was updated by it.\n"
-        f"Received: {received}. Compute that of tfscale.gather_rows(x), which are the rows of all replicas. "
-        '`prepare(model, check="off")` trains without this check.'
-    )
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more
-
-
 def cause_of_failure(error: Exception) -> str:
     """Why a step most likely fails that one replica can take, and the way out: a line more of the error, or nothing.
 
