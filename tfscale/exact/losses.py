@@ -39,8 +39,12 @@ from tfscale.framework.losses import (
 )
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum
+from tfscale.replicas.marks import mark_made_good
 from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.share import Share, current_share
+
+# They divide by their second tensor.
+_QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv", "Xdivy"))
 
 
 class GlobalLoss(keras.losses.Loss):
@@ -69,7 +73,8 @@ class GlobalLoss(keras.losses.Loss):
         if values is None or values.shape.rank == 0 or mixes_rows(self.loss, y_pred):
             _refuse_parts(self.loss, share)
             return self._on_gathered_batch(y_true, y_pred, sample_weight, share)
-        local = self.loss(y_true, y_pred, sample_weight)
+        with dividing_well():
+            local = self.loss(y_true, y_pred, sample_weight)
         if self.loss.reduction in ("sum", "none", None):
             return as_mean(local, share)
         weighted = self.loss.reduction == "mean_with_sample_weight"
@@ -100,6 +105,16 @@ class GlobalLoss(keras.losses.Loss):
         value = self.loss(*keras.tree.map_structure(lambda rows: gather_with_own_slope(rows, share), batch))
         gradient_only = value - tf.stop_gradient(value)
         return tf.stop_gradient(value) + as_mean(gradient_only, share)
+
+
+@contextlib.contextmanager
+def dividing_well() -> Iterator[None]:
+    """Says of what is divided by meanwhile that it is put right afterwards."""
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    known = 0 if graph is None else len(graph.get_operations())
+    yield
+    if graph is not None:
+        mark_made_good([op.inputs[1] for op in graph.get_operations()[known:] if op.type in _QUOTIENTS])
 
 
 def mixes_rows(loss: keras.losses.Loss, y_pred: Any = None) -> bool:

@@ -25,6 +25,7 @@ from tfscale.framework.one_trace import one_trace
 from tfscale.framework.replicas import is_replicated
 from tfscale.replicas.all_reduce import replica_id, replica_number
 from tfscale.replicas.made import made_under
+from tfscale.replicas.marks import mark_seed
 from tfscale.replicas.replica_batch import local_replicas
 from tfscale.replicas.share import current_share, num_replicas
 from tfscale.replicas.turns import around_turns
@@ -193,4 +194,7 @@ def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True
         return replica_seed(seed, share.logical)
     # Between the calls of layers that are divided, every replica draws what one would.
     is_alone = divides_calls() and num_replicas() == 1
-    return replica_seed(seed, replica_number()) if tf.distribute.get_replica_context() and not is_alone else seed
+    if tf.distribute.get_replica_context() and not is_alone:
+        seed = replica_seed(seed, replica_number())
+    mark_seed(seed, is_own=not is_alone)
+    return seed

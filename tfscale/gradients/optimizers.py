@@ -35,6 +35,7 @@ from tfscale.gradients.averages import average_once_per_update
 from tfscale.gradients.by_hand import are_summed_by_hand
 from tfscale.gradients.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.gradients.noise import note_own_gradients, note_total
+from tfscale.gradients.own_noise import note_own_noise
 from tfscale.gradients.scope_checks import check_inside_scope, check_updated
 from tfscale.gradients.sending import sum_over_replicas
 from tfscale.gradients.updaters import accumulates, innermost, updaters_of
@@ -288,8 +289,7 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any], mean: Callable[[An
         mean: Its way to take the mean, in which all replicas count alike, where that was asked for.
     """
     if mean is not None:
-        part = current_part()
-        return mean(value) if part is None else send(_weighted_by(part, value))
+        return _mean_over_rows(value, send, mean)
     share = current_share()
     if share is None or _ANSWERING.is_raised:
         return send(value)
@@ -311,6 +311,17 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any], mean: Callable[[An
     # The sums are asked for on the optimizer's behalf, too.
     with _ANSWERING.raised():
         return all_reduce_sum(_weigh(optimizer, gradients, [optimizer] * len(gradients)))
+
+
+def _mean_over_rows(value: Any, send: Callable[[Any], Any], mean: Callable[[Any], Any]) -> Any:
+    """The mean in which a replica counts by its rows: what a variable with `aggregation` MEAN is set to."""
+    part, share = current_part(), current_share()
+    if share is not None and share.num_replicas == 1:
+        # A lone replica would wait for the others, which do not take part.
+        return mean(value) if divides_calls() else value
+    if share is not None and all(getattr(each, "dtype", tf.int32).is_floating for each in tf.nest.flatten(value)):
+        part = functools.partial(tf.cast, share.weight)
+    return mean(value) if part is None else send(_weighted_by(part, value))
 
 
 def _weighted_by(part: Callable[[tf.DType], tf.Tensor], value: Any) -> Any:
@@ -350,6 +361,8 @@ def reduce_together(
 def _reduce_unless_reduced(optimizer: keras.optimizers.Optimizer, gradients: list[Any]) -> list[Any]:
     if _are_reduced():
         return gradients
+    if is_recording():
+        note_own_noise(gradients)
     # In a `LossScaleOptimizer` the gradients are still scaled; its inner one, and any other, has unscaled them.
     is_scaled = optimizer is not innermost(optimizer)
     reduced, _ = reduce_together(optimizer, gradients, [], scale=optimizer.scale_loss(1.0) if is_scaled else 1.0)

@@ -8,6 +8,10 @@ import tensorflow as tf
 
 OWN = "tfscale_own_rows"
 EQUAL = "tfscale_equal_on_all_replicas"
+MADE_GOOD = "tfscale_made_good"
+NOISE = "tfscale_noise_of_one_replica"
+SEED_OF_REPLICA = "tfscale_seed_of_replica"
+SEED_OF_ALL = "tfscale_seed_of_all"
 
 
 def mark_own(values: Any) -> None:
@@ -20,8 +24,23 @@ def mark_equal(values: Any) -> None:
     _mark(values, EQUAL)
 
 
+def mark_made_good(values: Any) -> None:
+    """Says that it is made good that a replica divides by these sums over its own rows."""
+    _mark(values, MADE_GOOD)
+
+
+def mark_noise(values: Any) -> None:
+    """Says that these tensors, which a replica draws by itself, are added to its gradients."""
+    _mark(values, NOISE)
+
+
+def mark_seed(seed: Any, *, is_own: bool) -> None:
+    """Says that a seed is one of this replica's own, or the same on all."""
+    _mark(seed, SEED_OF_REPLICA if is_own else SEED_OF_ALL)
+
+
 def marked(graph: Any, name: str) -> set[int]:
-    """Identities of the tensors of which a graph was told this, `OWN` or `EQUAL`."""
+    """Identities of the tensors of which a graph was told this, such as `OWN`."""
     return set(map(id, graph.get_collection(name)))
 
 

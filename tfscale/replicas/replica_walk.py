@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.framework.graphs import captured_from_outside, graph_of_function
+from tfscale.replicas.graph_walk import operations_behind
 from tfscale.replicas.made import made_under
-from tfscale.replicas.marks import EQUAL, OWN, marked
+from tfscale.replicas.marks import EQUAL, OWN, SEED_OF_ALL, marked
 from tfscale.replicas.own_functions import is_of_own_function
 
 LOOPS = frozenset(("While", "StatelessWhile"))
@@ -193,7 +194,7 @@ class ReplicaWalk:
         if op.type == "IdentityN":
             # Of a gradient of one's own: results beside arguments.
             return [(frame, op.inputs[tensor.value_index])]
-        if op.op_def.is_stateful or op.type.startswith(_DRAWS):
+        if op.op_def.is_stateful or (op.type.startswith(_DRAWS) and not _is_seeded_alike(op)):
             return None
         return [(frame, each) for each in op.inputs]
 
@@ -245,6 +246,13 @@ class ReplicaWalk:
                 if self._frames[key] is not None:
                     found[name] = self._frames[key]
         return found
+
+
+def _is_seeded_alike(op: Any) -> bool:
+    """Whether a draw has a seed of Keras's that is the same on all replicas."""
+    seeds = marked(op.graph, SEED_OF_ALL)
+    behind = operations_behind(list(op.inputs), through_shapes=False) if seeds else ()
+    return any(id(output) in seeds for each in behind for output in each.outputs)
 
 
 def _values_counted(tensors: Sequence[Any]) -> list[Any]:

@@ -82,6 +82,43 @@ def gated() -> dict[str, str]:
     return found
 
 
+class CountsLater(keras.Model):
+    """A step whose second loss mixes rows, and weighs nothing, or next to nothing, as it begins."""
+
+    def __init__(self, begins: list[float] | float) -> None:
+        super().__init__()
+        self.net = keras.layers.Dense(2)
+        self.weights_of_losses = tf.Variable(begins, trainable=False)
+
+    def call(self, inputs: Any) -> Any:
+        return self.net(inputs)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            outputs = self.net(x)
+            weight = tf.reshape(self.weights_of_losses, [-1])[-1]
+            loss = tf.reduce_mean(tf.square(y - outputs))
+            loss += weight * tf.reduce_sum(tf.square(tf.reduce_mean(outputs, axis=0)))
+        variables = self.net.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
+
+
+def weighted_later() -> dict[str, str]:
+    """By what its weights begin with: what is said of a loss that mixes rows later, before anything is updated."""
+    messages, dp = Messages(), _data_parallel()
+    found = {}
+    for begins in (0.0, [1.0, 0.0], [1.0, 0.5, 0.0], 1e-9):
+        messages.kept.clear()
+        with dp.scope():
+            model = dp.prepare(CountsLater(begins))
+            model.compile(sgd(learning_rate=0.05))
+        model.fit(DATA["x"][:24], DATA["y"][:24], batch_size=24, epochs=1, verbose=0, shuffle=False)
+        found[str(begins)] = "\n".join(messages.kept)
+    return found
+
+
 def values_compared() -> dict[str, list[float]]:
     """By gate: what a graph compares with the variables of a model."""
     found = {}

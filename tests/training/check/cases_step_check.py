@@ -199,6 +199,32 @@ def plain_steps() -> list[float]:
     return [float(value) for value in history.history["under another name"]] + [int(model.optimizer.iterations.numpy())]
 
 
+def averaged(num_replicas: int) -> list[list[np.ndarray]]:
+    """All copies of what a layer averages over its rows in variables that are averaged over the replicas."""
+    dp = _data_parallel(num_replicas)
+
+    class Averaging(keras.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean = keras.Variable(0.0, trainable=False, aggregation="mean")
+            self.steps = keras.Variable(0.0, trainable=False, aggregation="mean")
+
+        def call(self, x: Any, training: bool = False) -> Any:
+            if training:
+                self.mean.assign(0.5 * self.mean + keras.ops.mean(x))
+                self.steps.assign_add(1)
+            return x * (1 + self.mean)
+
+    with dp.scope():
+        layer = Averaging()
+        model = dp.prepare(keras.Sequential([keras.Input((5,)), layer, keras.layers.Dense(1)]))
+        model.compile(sgd(), "mse")
+    rows = np.random.default_rng(2).normal(size=(49, 5)).astype("float32")
+    model.fit(rows, rows[:, :1], epochs=1, shuffle=False, verbose=0)
+    local = dp.strategy.experimental_local_results
+    return [[np.asarray(copy) for copy in local(each.value)] for each in model.variables]
+
+
 def answers() -> dict[str, Any]:
     """How many replicas whom is told of, in a step and outside of it."""
     dp = _data_parallel()

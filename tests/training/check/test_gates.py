@@ -27,6 +27,11 @@ def test_a_branch_that_is_taken_later_is_looked_at_before_anything_is_updated():
         assert "mixes the rows" in text or "not with other values of counters" in text, gate
 
 
+def test_so_is_a_loss_whose_weight_begins_with_nothing():
+    for begins, text in run_case(f"{CASES}:weighted_later", timeout_s=300).items():
+        assert "mixes the rows" in text, begins
+
+
 def test_a_graph_tells_what_it_compares_a_counter_with():
     found = run_case(f"{CASES}:values_compared")
     for gate, value in GATES.items():

@@ -81,6 +81,13 @@ def test_what_a_step_only_assigns_to_is_put_back_as_well():
     assert counted == steps == 3
 
 
+def test_what_a_variable_averages_over_the_replicas_is_the_mean_over_all_rows():
+    alone, divided = (run_case(f"{CASES}:averaged", args=(replicas,)) for replicas in (1, 3))
+    for expected, copies in zip(alone, divided, strict=True):
+        # The last batch leaves two replicas without a row.
+        assert all(np.allclose(copy, expected[0], rtol=1e-5, atol=1e-7) for copy in copies)
+
+
 def test_answers_of_the_strategy():
     found = run_case(f"{CASES}:answers")
     assert found == {

@@ -21,6 +21,7 @@ from tfscale.exact.silence import silenced
 from tfscale.exact.terms import Recorder, Term, Terms, meet_term, meeting_terms
 from tfscale.framework.graphs import captured_from_outside, without_graph_optimizer
 from tfscale.gradients.double_buffer import at_once
+from tfscale.gradients.own_noise import own_noise
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.own_functions import trace_anew
@@ -30,6 +31,8 @@ from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_re
 from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
 from tfscale.training.check.kept_elsewhere import kept_elsewhere
+from tfscale.training.check.quotients import divided_apart
+from tfscale.training.check.step_hidden import describe_doubt, describe_hidden
 from tfscale.training.check.thresholds import decided_apart
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.state import State
@@ -118,11 +121,27 @@ class TwoRuns:
         """Names of variables to which every replica of the divided step, as traced last, assigns its own value."""
         self.decided_apart: list[str] = []
         """Names of operations of it that go by whether a number of a replica's own rows lies beyond a threshold."""
+        self.divided_apart: list[str] = []
+        """Names of operations of it that divide by a sum over a replica's own rows."""
+        self.own_noise: list[str] = []
+        """Names of operations of it that draw what a replica adds to its gradients."""
         self.kept_elsewhere: list[str] = []
         """What it changes that is no variable."""
         self.reference: Any = None
         """The step on one replica as it was traced last, a `tf.types.experimental.ConcreteFunction`; None if eager."""
         self._traced: dict[str, tuple[Callable[..., Any], list[Any]]] = {}
+
+    def hidden(self, what: str) -> str:
+        """What the graph of the divided step shows and its numbers do not, as the text of an error; or nothing.
+
+        Args:
+            what: The step, for people.
+        """
+        return describe_hidden(self.assigned_apart, self.decided_apart, self.own_noise, what)
+
+    def in_doubt(self, what: str) -> str:
+        """As `hidden`, of what may be the same for any batch."""
+        return describe_doubt(self.divided_apart, what)
 
     def forget_divided(self) -> None:
         """Has the divided form traced anew, when something else is known of its terms."""
@@ -235,6 +254,8 @@ class TwoRuns:
             self.assigned_apart = assigned_apart(self._strategy, known)
             sizes = {size for part in parts for size in _sizes(part)}
             self.decided_apart = decided_apart(self._strategy, known, results, sizes)
+            self.divided_apart = divided_apart(self._strategy, known, results, sizes)
+            self.own_noise = own_noise(self._strategy, known)
         flat = [self._strategy.experimental_local_results(value)[0] for value in results]
         outputs, records = layouts[-1]
         size = len(tf.nest.flatten(outputs))

@@ -18,13 +18,14 @@ from tfscale.training.step.state import value_of
 
 Copies = Sequence[tf.Variable]
 """Those of one variable that are in this process."""
-LaterState = list[tuple[tf.Variable, float]]
-"""Variables, and what all numbers in them may be later."""
+LaterState = list[tuple[tf.Variable, float | np.ndarray]]
+"""Variables, and what all numbers in them, or each of them, may be later."""
 
 # Each costs two runs of the step.
 _MOST = 12
-# What may be zero at first: the weight of a loss ...
+# What may be zero at first, or so little that nothing shows: the weight of a loss, or of one of several ...
 _WEIGHT = 0.5
+_NOTHING = 1e-5
 # ... and the steps that were made: a prime, at which little falls due; a number at which falls due what does every up
 # to 16 steps, and the one before it, for what counts first.
 _COUNTS = (997, 720_719, 720_720)
@@ -69,12 +70,15 @@ def later_states(function: Any, numbers: Collection[Copies]) -> Iterator[LaterSt
     others = [copies for copies in numbers if copies[0].dtype.is_floating]
     flags = [copies for copies in numbers if copies[0].dtype.is_bool]
 
-    def zeros(count: float, weight: float = _WEIGHT) -> LaterState:
-        counts, weights = ([each for each in kind if _is_single_zero(each[0])] for kind in (integers, others))
-        return [*_set_to(counts, count), *_set_to(weights, weight)]
+    zero_counts = [copies for copies in integers if _is_single_zero(copies[0])]
+
+    def zeros(count: float) -> LaterState:
+        return [*_set_to(zero_counts, count), *itertools.chain(*map(_with_weight, others))]
 
     if zeros(0):
-        yield from map(zeros, (*_COUNTS, *_FIRST_COUNTS) if function is None else _COUNTS)
+        counts = (*_COUNTS, *_FIRST_COUNTS) if function is None else _COUNTS
+        # Without a counter it is one state.
+        yield from map(zeros, counts if zero_counts else counts[:1])
     if function is not None:
         for count, compared in _beside(function, integers, _COUNTS):
             yield [*zeros(count), *_set_to(compared, count)]
@@ -95,6 +99,15 @@ def _beside(function: Any, numbers: Sequence[Copies], leave_out: Collection[int]
 
 def _set_to(numbers: Collection[Copies], value: float) -> LaterState:
     return [(copy, value) for copies in numbers for copy in copies]
+
+
+def _with_weight(copies: Copies) -> LaterState:
+    """Weights that count nothing so far, as they may be later; what is trained shows by its gradient."""
+    held = value_of(copies[0]).numpy()
+    nothing = np.abs(held) < _NOTHING
+    if not np.any(nothing) or (held.size > 1 and copies[0].trainable):
+        return []
+    return [(copy, np.where(nothing, np.asarray(_WEIGHT, held.dtype), held)) for copy in copies]
 
 
 def _is_single_zero(variable: tf.Variable) -> bool:

@@ -37,34 +37,6 @@ def describe_difference(differences: Sequence[Difference], what: str, num_replic
     )
 
 
-def describe_hidden(assigned: Sequence[str], decided: Sequence[str], what: str) -> str:
-    """The text of the error where each replica goes by numbers of its own, and it made no difference yet; or nothing.
-
-    Args:
-        assigned: Names of the variables to which each assigns its own.
-        decided: Names of the operations that go by a threshold.
-        what: The step, such as "first step of model 'a'".
-    """
-    if assigned:
-        effect = "leaves replicas with other values of a variable than one has"
-        received = f"{_names(assigned)}, assigned from what each replica computed of its own rows"
-    elif decided:
-        effect = "asks on each replica whether a number of the batch lies beyond a threshold"
-        received = f"{_names(decided)}, of what each replica computed of its own rows (a clipped norm, a limited loss)"
-    else:
-        return ""
-    return (
-        f"The {what} {effect}, though it happens to give the same for these rows. Nothing was updated by it.\n"
-        f"Received: {received}. Compute that of tfscale.gather_rows(x), which are the rows of all replicas. "
-        '`prepare(model, check="off")` trains without this check.'
-    )
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more
-
-
 def cause_of_failure(error: Exception) -> str:
     """Why a step most likely fails that one replica can take, and the way out: a line more of the error, or nothing.
 

@@ -38,7 +38,7 @@ from tfscale.training.check.no_reference import (
     describe_no_reference,
 )
 from tfscale.training.check.other_ways import OtherWay, other_ways
-from tfscale.training.check.step_cause import OF_LATER, cause_of_failure, describe_difference, describe_hidden
+from tfscale.training.check.step_cause import OF_LATER, cause_of_failure, describe_difference
 from tfscale.training.check.step_differences import (
     Difference,
     bytes_per_number,
@@ -50,6 +50,7 @@ from tfscale.training.check.step_differences import (
     tolerance_of,
 )
 from tfscale.training.check.step_findings import StepFindings
+from tfscale.training.check.step_hidden import is_doubt
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.several_sizes import describe_several_sizes
 from tfscale.training.step.state import State
@@ -215,6 +216,9 @@ class StepCheck:
                 message = found if several else message
             except DrawsBesideError as error:
                 draws = f"\n{error}"
+        if not several and is_doubt(message):
+            _log.warning("%s", message)
+            return ""
         return (describe_several_sizes(rows.parts[0], message) if several else message) + draws
 
     def _look_in_one_way(self, rows: CheckRows) -> str:
@@ -286,17 +290,17 @@ class StepCheck:
             with self._dividing(rows):
                 ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before)
-        hidden = describe_hidden(self._runs.assigned_apart, self._runs.decided_apart, self._what)
+        hidden = self._runs.hidden(self._what)
         if not differences:
             self._findings.gather_untold(reference, before)
             if hidden:
                 return hidden
             self._warn_of_kept(kept_differences(ours, reference, self._tolerance))
             later = self._differences_later(rows)
-            return self._describe(later, rows) + OF_LATER if later else ""
+            return self._describe(later, rows) + OF_LATER if later else self._runs.in_doubt(self._what)
         if self._chance.explains(differences, rows, ours, reference, before, self._compared):
             # What the graph shows holds for any numbers, those on an edge too.
-            return hidden
+            return hidden or self._runs.in_doubt(self._what)
         return self._describe(differences, rows)
 
     def _warn_of_kept(self, names: Sequence[str]) -> None:

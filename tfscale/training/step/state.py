@@ -133,9 +133,12 @@ class State:
             and (copies[0].shape.num_elements() or _FEW) < _FEW
         ]
 
-    def put(self, values: Iterable[tuple[tf.Variable, float]]) -> None:
-        """Gives copies a value, in all their numbers, or the largest that they can hold."""
+    def put(self, values: Iterable[tuple[tf.Variable, float | np.ndarray]]) -> None:
+        """Gives copies values, or one in all their numbers, or the largest that they can hold."""
         for copy, value in values:
+            if isinstance(value, np.ndarray):
+                _set(copy, tf.constant(value, copy.dtype))
+                continue
             most = copy.dtype.max if copy.dtype.is_integer else value
             _set(copy, tf.fill(copy.shape, tf.cast(min(value, most), copy.dtype)))
 
