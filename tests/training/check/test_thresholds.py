@@ -58,8 +58,9 @@ def test_one_row_on_each_replica_is_still_a_row():
         ([()], {1}, False),
         # Met in the trace of one size only.
         ([(2, 8)], {3, 2}, True),
-        # Of no rows at all.
-        ([(0,)], {0}, False),
+        # Of no rows at all: none of them.
+        ([(0,)], {0}, True),
+        ([(8,)], {0}, False),
     ],
 )
 def test_an_axis_of_rows_is_told_by_its_length(shapes, sizes, expected):

@@ -20,25 +20,47 @@ _CONVOLUTIONS = frozenset(("Conv2D", "Conv3D"))
 _Axis = tuple[Any, int]
 
 
-def is_axis_of_rows(tensor: Any, axis: int) -> bool | None:
-    """Whether an axis is that of the rows; None where nobody knows.
+class AxesOfRows:
+    """Follows axes back, each of them once. To be kept no longer than the graphs."""
 
-    Args:
-        tensor: Of a graph, made of a replica's rows.
-        axis: One of its axes, as long as the replica has rows, or several times as long.
-    """
-    left, seen, is_of_weight = [(tensor, axis)], set[tuple[int, int]](), None
-    while left:
-        tensor, axis = left.pop()
-        if tensor.op.type in _ROWS and axis == 0:
-            return True
-        if tensor.op.type in _ROWS or (tensor.op.type in _WEIGHTS and axis == tensor.shape.rank - 1):
-            # What is as long as that along this axis is no row of any: it is so for every batch.
-            is_of_weight = False
-        if (id(tensor), axis) not in seen:
-            seen.add((id(tensor), axis))
-            left += _passed_on(tensor, axis)
-    return is_of_weight
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str, int], bool | None] = {}
+
+    def holds(self, tensor: Any, axis: int) -> bool | None:
+        """Whether an axis is that of the rows; None where nobody knows.
+
+        Args:
+            tensor: Of a graph, made of a replica's rows.
+            axis: One of its axes, as long as the replica has rows, or several times as long.
+        """
+        left = [(tensor, axis)]
+        while left:
+            place = left[-1]
+            if _key(place) in self._known:
+                left.pop()
+                continue
+            behind = _passed_on(*place)
+            unknown = [each for each in behind if _key(each) not in self._known]
+            if unknown and _begins(*place) is not True:
+                left += unknown
+                continue
+            found = [_begins(*place), *(self._known.get(_key(each)) for each in behind)]
+            # What is as long as a weight along this axis is no row of any: it is so for every batch.
+            self._known[_key(place)] = True if True in found else False if False in found else None
+            left.pop()
+        return self._known[_key((tensor, axis))]
+
+
+def _key(place: _Axis) -> tuple[int, str, int]:
+    tensor, axis = place
+    return id(tensor.graph), tensor.name, axis
+
+
+def _begins(tensor: Any, axis: int) -> bool | None:
+    """Whether rows begin here, or a weight does; None in between."""
+    if tensor.op.type in _ROWS:
+        return axis == 0
+    return False if tensor.op.type in _WEIGHTS and axis == tensor.shape.rank - 1 else None
 
 
 def _passed_on(tensor: Any, axis: int) -> list[_Axis]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk, only_reads
-from tfscale.training.check.axes_of_rows import is_axis_of_rows
+from tfscale.training.check.axes_of_rows import AxesOfRows
 
 # Linear on either side of something.
 _BENT = {
@@ -91,42 +91,42 @@ def taken_apart(
     """
     walk = ReplicaWalk(strategy, counts_values=counts_values)
     asked = _asked(walk, Frame(tf.compat.v1.get_default_graph()), _tensors(strategy, results), asks, first)
-    shapes: dict[tuple[str, int], list[Any]] = {}
+    axes, shapes = AxesOfRows(), dict[tuple[str, int], list[Any]]()
     for name, _, each in asked:
         shapes.setdefault((_without_replica(name), each.place), []).append(each.shape)
     return sorted(
         {
             name
             for name, frame, each in asked
-            if _is_of_rows_together(each, shapes[_without_replica(name), each.place], sizes)
+            if _is_of_rows_together(each, shapes[_without_replica(name), each.place], sizes, axes)
             and walk.may_differ_by_rows(frame, each.number)
             and (each.beside is None or walk.may_differ_by_rows(frame, each.beside))
         }
     )
 
 
-def _is_of_rows_together(asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None]) -> bool:
+def _is_of_rows_together(asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None], axes: AxesOfRows) -> bool:
     """Whether what an operation does to a number concerns several rows at once, if the number is a replica's own."""
     if asked.axis is None:
-        return not may_have_rows(shapes, sizes) or _has_features_only(asked, shapes, sizes)
+        return not may_have_rows(shapes, sizes) or _has_features_only(asked, shapes, sizes, axes)
     if len(sizes) > 1 and None not in sizes and len(shapes) > 1:
         return all(len(set(lengths)) > 1 for lengths in zip(*shapes, strict=True))
     if asked.lengths is not None or asked.shape is None:
         return False
     (length,) = asked.shape
-    return (length is None or length in sizes) and is_axis_of_rows(asked.number, asked.axis) is True
+    return (length is None or length in sizes) and axes.holds(asked.number, asked.axis) is True
 
 
-def _has_features_only(asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None]) -> bool:
+def _has_features_only(asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None], axes: AxesOfRows) -> bool:
     """Whether the axes of a number that are as long as if they were of rows are known to be of something else."""
     # An axis of one row may be gone without a trace.
     is_untold = any(each in (None, 1) for each in sizes) or (asked.lengths is not None and asked.axes is None)
     if is_untold or (len(sizes) > 1 and len(shapes) > 1):
         return False
     shape = asked.number.shape
-    axes = range(shape.rank) if asked.axes is None else asked.axes
-    as_long = [axis for axis in axes if may_have_rows([(shape[axis],)], sizes)]
-    return all(is_axis_of_rows(asked.number, axis) is False for axis in as_long)
+    asked_axes = range(shape.rank) if asked.axes is None else asked.axes
+    as_long = [axis for axis in asked_axes if may_have_rows([(shape[axis],)], sizes)]
+    return all(axes.holds(asked.number, axis) is False for axis in as_long)
 
 
 def may_have_rows(shapes: Sequence[tuple[int, ...]], sizes: Collection[int | None]) -> bool:
