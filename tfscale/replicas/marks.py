@@ -1,4 +1,4 @@
-"""Which tensors of a graph are one replica's own, and which are equal on all? Graphs keep what was said of theirs."""
+"""What was a graph told of its tensors: which are one replica's own, which equal on all, which noise, which made good?"""
 
 from __future__ import annotations
 
