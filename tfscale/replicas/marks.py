@@ -1,4 +1,4 @@
-"""What was a graph told of its tensors: which are one replica's own, which equal on all, which noise, which made good?"""
+"""What was a graph told of its tensors: which are one replica's own, equal on all, noise, made good?"""
 
 from __future__ import annotations
 
