@@ -180,6 +180,12 @@ def found_of_few() -> dict[str, str | float]:
     return {"weighed by rows": _found(dp, weighed, 2), "a mean": _found(dp, SUMS["a mean"], 2)}
 
 
+def found_of_one() -> dict[str, str | float]:
+    """As `found`, of one row on workers of one replica, of which all but the first have none."""
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    return {name: _found(dp, SUMS[name], 1) for name in SUMS}
+
+
 def found() -> dict[str, str | float]:
     """Of each case the error; or by how much its step is not that of one replica."""
     tfscale.simulate_replicas(3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.processes import run_case
+from tests.processes import run_case, run_workers
 from tests.training.check.cases_loop_numbers import BENT, ORDERS, SUMS, TWICE
 
 
@@ -39,6 +39,11 @@ def test_rows_that_are_as_many_as_units_are_told_from_them():
 def test_a_replica_without_rows_has_no_part():
     found = run_case("tests.training.check.cases_loop_numbers:found_of_few", timeout_s=300)
     assert {name: error < 1e-6 for name, error in found.items()} == dict.fromkeys(found, True)
+
+
+def test_a_worker_without_rows_has_no_part():
+    for found in run_workers("tests.training.check.cases_loop_numbers:found_of_one", 2, timeout_s=300):
+        assert {name: each for name, each in found.items() if isinstance(each, str) or each > 1e-6} == {}
 
 
 @pytest.mark.parametrize("source", ["read", "captured"])
