@@ -137,6 +137,10 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], bool]] = {
     ),
     "each over a number": (lambda own: tf.reduce_sum(own / 5.0) / 11.0, False),
     "each over its own": (lambda own: tf.reduce_sum(own / (1.0 + tf.stop_gradient(own))) / 11.0, False),
+    "sum of means by a matrix": (
+        lambda own: tf.reduce_sum(tf.stack([own, 2 * own, own, own], 1) @ (tf.ones((4, 4)) / 4.0)) / 11.0,
+        False,
+    ),
     "sum of means over columns": (lambda own: tf.reduce_sum(tf.reduce_mean(tf.stack([own, 2 * own], 1), 1)), False),
 }
 

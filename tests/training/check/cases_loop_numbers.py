@@ -57,6 +57,16 @@ def _repeated(targets: Any, outputs: Any, replicas: Any) -> Any:
     return tf.reduce_sum(tf.repeat(tf.square(outputs), times, axis=0)) / BATCH
 
 
+def _lengths_of_texts(targets: Any, outputs: Any, replicas: Any) -> Any:
+    parts = tf.strings.split(tf.strings.as_string(targets[:, 0], precision=3), "1")
+    return tf.reduce_sum(_each(targets, outputs) * tf.cast(parts.row_lengths(), outputs.dtype)) / BATCH
+
+
+def _mapped(targets: Any, outputs: Any, replicas: Any) -> Any:
+    rows = tf.vectorized_map(lambda row: row / (1.0 + tf.norm(row)), outputs)
+    return tf.reduce_sum(_each(targets, rows)) / BATCH
+
+
 def _largest_whole(targets: Any, outputs: Any, replicas: Any) -> Any:
     largest = tf.cast(tf.reduce_max(tf.cast(10 * targets, tf.int32)), outputs.dtype)
     return largest * tf.reduce_mean(_each(targets, outputs)) / replicas
@@ -135,6 +145,8 @@ SUMS: dict[str, Loss] = {
     "two losses": lambda y, z, n: keras.losses.MeanSquaredError()(y, z) + tf.reduce_mean(tf.abs(z)) / n,
     "means of ragged rows": lambda y, z, n: tf.reduce_mean(tf.reduce_mean(_ragged(y, z), axis=1)) / n,
     "rows that are repeated": _repeated,
+    "lengths of texts": _lengths_of_texts,
+    "a function of each row": _mapped,
     "a root of each row": lambda y, z, n: tf.reduce_sum(tf.sqrt(1.0 + _each(y, z))) / BATCH,
     "a quotient in each row": lambda y, z, n: tf.nn.compute_average_loss(keras.losses.cosine_similarity(y, z)),
     "a scalar beside each row": lambda y, z, n: tf.reduce_mean(_each(y, z) + tf.reduce_mean(tf.square(z))) / n,
@@ -152,6 +164,9 @@ ORDERS = (
     "a running sum over the rows",
     "along the units of each row",
 )
+
+
+FEW_SUMS = ("a function of each row", "a quotient in each row", "along the units of each row")
 
 
 def found_alike() -> dict[str, str | float]:
@@ -180,10 +195,19 @@ def found_of_few() -> dict[str, str | float]:
     return {"weighed by rows": _found(dp, weighed, 2), "a mean": _found(dp, SUMS["a mean"], 2)}
 
 
+def found_of_four() -> dict[str, str | float]:
+    """As `found`, of four rows on three replicas, of which two have one."""
+    tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    cases = {**{name: SUMS[name] for name in FEW_SUMS}, "a root of a mean": BENT["a root of a mean"]}
+    return {name: _found(dp, loss, 4) for name, loss in cases.items()}
+
+
 def found_of_one() -> dict[str, str | float]:
     """As `found`, of one row on workers of one replica, of which all but the first have none."""
     dp = tfscale.DataParallel(global_batch=BATCH)
-    return {name: _found(dp, SUMS[name], 1) for name in SUMS}
+    # Of one row `tf.vectorized_map` computes as of a whole batch, and other workers' graphs are not there to tell.
+    return {name: _found(dp, SUMS[name], 1) for name in SUMS if name != "a function of each row"}
 
 
 def found() -> dict[str, str | float]:

@@ -41,6 +41,12 @@ def test_a_replica_without_rows_has_no_part():
     assert {name: error < 1e-6 for name, error in found.items()} == dict.fromkeys(found, True)
 
 
+def test_some_replicas_have_one_row():
+    found = run_case("tests.training.check.cases_loop_numbers:found_of_four", timeout_s=300)
+    assert "must be a part of a sum" in str(found.pop("a root of a mean"))
+    assert {name: each for name, each in found.items() if isinstance(each, str) or each > 1e-6} == {}
+
+
 def test_a_worker_without_rows_has_no_part():
     for found in run_workers("tests.training.check.cases_loop_numbers:found_of_one", 2, timeout_s=300):
         assert {name: each for name, each in found.items() if isinstance(each, str) or each > 1e-6} == {}

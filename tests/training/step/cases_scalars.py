@@ -57,3 +57,20 @@ def misses(replicas: int) -> dict[str, float]:
         losses["eager"].append(summed(strategy.run(step, args=(rows,))["loss"]))
     found = {name: float(np.abs(np.subtract(each, MEANS)).max()) for name, each in losses.items()}
     return {**found, "rows": float(np.abs(np.subtract(rows_of_each, (ROWS**2).mean(-1))).max())}
+
+
+def said() -> str:
+    """Of a step that cannot take what Keras's loss is on a replica without rows."""
+    tfscale.simulate_replicas(3)
+    strategy: Any = tfscale.DataParallel(global_batch=BATCH).strategy
+    loss_of = keras.losses.MeanSquaredError()
+    [rows] = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS[:1]).batch(1))
+
+    def step(rows: Any) -> Any:
+        return tf.stack([loss_of(rows, tf.zeros_like(rows)), 0.0])
+
+    try:
+        tf.function(lambda rows: strategy.run(step, args=(rows,)))(rows)
+    except tfscale.TfscaleError as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"

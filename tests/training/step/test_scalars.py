@@ -2,7 +2,8 @@
 
 from tests.processes import run_case, run_workers
 
-CASE = "tests.training.step.cases_scalars:misses"
+CASES = "tests.training.step.cases_scalars"
+CASE = f"{CASES}:misses"
 
 
 def _assert_small(misses):
@@ -16,3 +17,10 @@ def test_replicas_without_rows():
 def test_a_worker_without_rows():
     for misses in run_workers(CASE, 2, args=(1,)):
         _assert_small(misses)
+
+
+def test_what_cannot_take_no_rows_says_so():
+    found = run_case(f"{CASES}:said")
+    assert "DataError" in found
+    assert "of which a replica has no rows" in found
+    assert "reduction=None" in found

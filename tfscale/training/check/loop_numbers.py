@@ -48,9 +48,11 @@ def refuse_numbers_apart(strategy: tf.distribute.Strategy, first: int, rows: Seq
     """
     if any(each is None for each in rows):
         return
-    sizes = {each if isinstance(each, int) else None for each in rows}
+    known = [each if isinstance(each, int) else None for each in rows]
+    sizes = set(known)
     weights = {tuple(each.shape) for each in made_under(strategy).variables if each.trainable}
-    names = taken_apart(strategy, first, results, sizes, functools.partial(_bends, sizes, weights), counts_values=True)
+    bends = functools.partial(_bends, sizes, weights)
+    names = taken_apart(strategy, first, results, sizes, bends, counts_values=True, rows=known)
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise ModelError(

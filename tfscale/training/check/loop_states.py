@@ -34,7 +34,8 @@ _APART = (
     "Received: {names}, assigned in `strategy.run` from what each replica computed of its own rows, or from their "
     "number. Bring the replicas together first: tfscale.gather_rows(x) are the rows of all of them, "
     "`tf.distribute.get_replica_context().all_reduce` adds up gradients, and keras.layers.BatchNormalization takes "
-    f"`synchronized=True`. What is counted is for a `{_COUNTER}`, and what is not of rows for "
+    "`synchronized=True`. Gradients that are kept for a later step are for variables with `trainable=False`. What is "
+    f"counted is for a `{_COUNTER}`, and what is not of rows for "
     "`aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA`."
 )
 _REPEATED = (

@@ -25,7 +25,20 @@ def only_repeats(largest: Any) -> bool:
         largest: The operation, of a graph.
     """
     number = largest.outputs[0]
-    return largest.type == "Max" and number.dtype.is_integer and _leads_to(number, _of_number)
+    is_whole = largest.type == "Max" and number.dtype.is_integer
+    return is_whole and (_leads_to(number, _of_number) or _leads_to(number, _until_limited))
+
+
+def _until_limited(op: Any, place: int) -> Any:
+    """Whether a number is limited by one other from below and above: it is that one, whatever it was.
+
+    `tf.math.bincount(rows, minlength=n, maxlength=n)` counts how long the rows of `tf.strings.split(...)` are.
+    """
+    if op.type == "Maximum":
+        limit = op.inputs[1 - place]
+        limits = op.outputs[0].consumers()
+        return all(each.type == "Minimum" and any(one is limit for one in each.inputs) for each in limits)
+    return _until_limited if op.type in ("AddV2", "Cast", "Identity", "Mul") else False
 
 
 def _of_number(op: Any, place: int) -> Any:

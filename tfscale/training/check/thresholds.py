@@ -78,6 +78,7 @@ def taken_apart(
     asks: Callable[[Any], list[Asked]],
     *,
     counts_values: bool = False,
+    rows: Sequence[int | None] = (),
 ) -> list[str]:
     """As `decided_apart`, of operations of any kind.
 
@@ -88,21 +89,36 @@ def taken_apart(
         sizes: As there.
         asks: Of which numbers an operation makes what no sum over the replicas makes good.
         counts_values: Whether how many rows a mask leaves is such a number, too.
+        rows: For how many it was traced, by replica, where all are known.
     """
     walk = ReplicaWalk(strategy, counts_values=counts_values)
     asked = _asked(walk, Frame(tf.compat.v1.get_default_graph()), _tensors(strategy, results), asks, first)
     axes, shapes = AxesOfRows(), dict[tuple[str, int], list[Any]]()
+    replicas: dict[tuple[str, int], list[int]] = {}
     for name, _, each in asked:
-        shapes.setdefault((_without_replica(name), each.place), []).append(each.shape)
+        key = _without_replica(name), each.place
+        shapes.setdefault(key, []).append(each.shape)
+        replicas.setdefault(key, []).append(_replica(name))
+    own = {key: _sizes_met(each, sizes, rows) for key, each in replicas.items()}
     return sorted(
         {
             name
             for name, frame, each in asked
-            if _is_of_rows_together(each, shapes[_without_replica(name), each.place], sizes, axes)
+            for key in [(_without_replica(name), each.place)]
+            if _is_of_rows_together(each, shapes[key], own[key], axes)
+            # What a replica does with one row, and others do not, is done to that row.
+            and (own[key] != {1} or len(sizes) == 1)
             and walk.may_differ_by_rows(frame, each.number)
             and (each.beside is None or walk.may_differ_by_rows(frame, each.beside))
         }
     )
+
+
+def _sizes_met(replicas: Sequence[int], sizes: Collection[int | None], rows: Sequence[int | None]) -> Any:
+    """For how many rows those replicas were traced that have an operation: `tf.vectorized_map` of one row has none."""
+    # In a function that is called by replicas names do not tell them apart.
+    is_known = len(set(replicas)) == len(replicas) < len(rows) and max(replicas) < len(rows)
+    return {rows[each] for each in replicas} if is_known and None not in rows else sizes
 
 
 def _is_of_rows_together(asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None], axes: AxesOfRows) -> bool:
@@ -217,6 +233,11 @@ def floating_inputs(op: Any) -> list[Asked]:
 
 def _without_replica(name: str) -> str:
     return re.sub(r"(^|/)replica_\d+/", r"\1", name)
+
+
+def _replica(name: str) -> int:
+    found = re.search(r"(^|/)replica_(\d+)/", name)
+    return int(found[2]) if found else 0
 
 
 def _only_says(frame: Frame) -> bool:

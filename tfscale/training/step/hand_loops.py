@@ -10,12 +10,12 @@ import contextlib
 import functools
 import logging
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tfscale.errors import DataError
+from tfscale.errors import DataError, TfscaleError
 from tfscale.exact.metrics import meet_updates
 from tfscale.exact.terms import noting_sums
 from tfscale.gradients.optimizers import reduce_gradients_once
@@ -60,7 +60,8 @@ def prepare_function(
     def on_replica(*own_args: Any, **own_kwargs: Any) -> Any:
         if not tf.executing_eagerly():
             own_args, own_kwargs = _with_own_marked((own_args, own_kwargs), are_own)
-        with in_loop(_rows(own_args, own_kwargs, total_of)), noting_sums():
+        rows = _rows(own_args, own_kwargs, total_of)
+        with _naming_no_rows(rows), in_loop(rows), noting_sums():
             return function(*own_args, **own_kwargs)
 
     return on_replica
@@ -122,6 +123,24 @@ def _rows(own_args: Any, own_kwargs: Any, total_of: Callable[[int, Any], Callabl
     """What this replica holds, as far as its arguments tell."""
     found = _place_of_rows(own_args, own_kwargs)
     return None if found is None else LoopRows(found[1], total_of(*found))
+
+
+@contextlib.contextmanager
+def _naming_no_rows(rows: LoopRows | None) -> Iterator[None]:
+    """Says of an error in a function of the user's that the replica has no rows, if that is so."""
+    try:
+        yield
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+        is_empty = rows is not None and isinstance(rows.own, int) and rows.own == 0
+        if not is_empty or isinstance(error, TfscaleError):
+            raise
+        raise DataError(
+            "A function of `strategy.run` must take a batch of which a replica has no rows, as of a last one.\n"
+            f"Received: no rows, and {type(error).__name__}: {str(error).strip().partition(chr(10))[0]} A loss of "
+            "Keras's is a vector of none there, and no number: make it with `reduction=None`, for "
+            "`tf.nn.compute_average_loss(...)`; or leave such a batch out (`batch(..., drop_remainder=True)`)."
+        ) from error
+
 
 
 def _place_of_rows(own_args: Any, own_kwargs: Any) -> tuple[int, Any] | None:
