@@ -52,6 +52,7 @@ class LoopRows(NamedTuple):
 
 
 _ROWS = Slot[LoopRows | None]("rows_of_loop")
+_ASKS = Slot[list[int] | None]("asks_for_replicas")
 # What TensorFlow says of something in a list that is neither a number nor a tensor, or that is no operand.
 _UNCONVERTED = ("NOT CONVERTIBLE TO TENSOR", "_CountInLoop", "of type 'ReplicaCount'")
 # In a graph, what was made of the number of replicas.
@@ -138,6 +139,14 @@ def _all_noted(name: str) -> list[Any]:
     return [each for graph in _GRAPHS.value or [] for each in graph.get_collection(name)]
 
 
+@contextlib.contextmanager
+def noting_asks() -> Iterator[list[int]]:
+    """Gives a list that gets an entry whenever somebody asks meanwhile how many replicas there are."""
+    asks: list[int] = []
+    with _ASKS.carrying(asks):
+        yield asks
+
+
 def is_in_loop() -> bool:
     """Whether this thread's replica runs a function of a loop by hand."""
     return _ROWS.value is not None and not is_in_step()
@@ -163,6 +172,8 @@ def current_part() -> Callable[[tf.DType], tf.Tensor] | None:
 
 def told(count: int) -> Any:
     """What a script is told that asks a strategy of `count` replicas how many there are."""
+    if (asks := _ASKS.value) is not None:
+        asks.append(count)
     if count == 1 or is_in_step():
         return 1
     rows = _ROWS.value

@@ -25,12 +25,15 @@ from tfscale.replicas.made import made_under
 from tfscale.replicas.marks import mark_own
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import ReplicaBatch, local_replicas, num_rows, of_replica
-from tfscale.replicas.replica_count import LoopRows, in_loop
+from tfscale.replicas.replica_count import LoopRows, in_loop, noting_asks
 from tfscale.training.step.rehearsal import rehearse
 
 _log = logging.getLogger(__name__)
 
 _REHEARSED = Fact["weakref.WeakSet[Any]"](ReplicaGroup, "rehearsed", lambda functions: f"{len(functions)} functions")
+
+# Codes of functions that ask how many replicas there are, for which workers count the rows of all.
+_ASK_FOR_ROWS = Fact[set[Any]](ReplicaGroup, "functions_that_ask_for_rows", lambda codes: f"{len(codes)} functions")
 
 
 def prepare_function(
@@ -51,7 +54,15 @@ def prepare_function(
     for optimizer in made.optimizers:
         reduce_gradients_once(optimizer)
     meet_updates(made.metrics)
-    total_of = functools.partial(_find_total, strategy, (args, kwargs))
+    asking = _ASK_FOR_ROWS.ensure(strategy, set())
+    counts_first = code_of(given) in asking
+
+    def total_of(place: int, own: Any) -> Any:
+        if tf.executing_eagerly():
+            # Nothing is rehearsed there: from the next step on.
+            asking.add(code_of(given))
+        return _total_rows(strategy, (args, kwargs), place, own)
+
     # Of each leaf that a replica gets, of which a value may have several: whether others have others.
     given_leaves = tf.nest.flatten((args, kwargs))
     are_own = [_is_of_replicas(each) for each in given_leaves for _ in tf.nest.flatten(of_replica(strategy, each, 0))]
@@ -61,6 +72,8 @@ def prepare_function(
         if not tf.executing_eagerly():
             own_args, own_kwargs = _with_own_marked((own_args, own_kwargs), are_own)
         rows = _rows(own_args, own_kwargs, total_of)
+        if rows is not None and counts_first:
+            rows = _counted(rows)
         with _naming_no_rows(rows), in_loop(rows), noting_sums():
             return function(*own_args, **own_kwargs)
 
@@ -72,17 +85,30 @@ def _make_what_is_missing(strategy: tf.distribute.Strategy, given: Any, function
 
     Optimizers may have no slots yet, metrics and layers no variables; of those nothing tells before they are used.
     """
-    rehearsed = _REHEARSED.ensure(strategy, weakref.WeakSet())
+    rehearsed, known = _REHEARSED.ensure(strategy, weakref.WeakSet()), _ASK_FOR_ROWS.ensure(strategy, set())
     # What is called need not be a function, nor one that can be referred to.
     with contextlib.suppress(TypeError):
         if given in rehearsed:
             return
         rehearsed.add(given)
-    own_args, own_kwargs = of_replica(strategy, (args, kwargs), 0)
+    own_args, own_kwargs = tf.nest.map_structure(_with_a_row, of_replica(strategy, (args, kwargs), 0))
+
+    def alone(_: Any) -> None:
+        with noting_asks() as asks:
+            function(*own_args, **own_kwargs)
+        if asks:
+            known.add(code_of(given))
+
     try:
-        rehearse(strategy, lambda _: function(*own_args, **own_kwargs), ())
+        rehearse(strategy, alone, ())
     except Exception as error:  # What is wrong with the user's step will show where it is run.
         _log.debug("the step of a loop by hand could not be rehearsed: %s", error)
+
+
+def _with_a_row(value: Any) -> Any:
+    """A tensor, or one of a row in the place of one of none: what it asks there, it asks where it has some."""
+    is_empty = tf.is_tensor(value) and not isinstance(value, tf.Variable) and value.shape.rank and value.shape[0] == 0
+    return tf.zeros([1, *value.shape[1:]], value.dtype) if is_empty and value.shape[1:].is_fully_defined() else value
 
 
 def _with_own_marked(arguments: Any, are_own: Sequence[bool]) -> Any:
@@ -94,12 +120,21 @@ def _with_own_marked(arguments: Any, are_own: Sequence[bool]) -> Any:
     """
     leaves = tf.nest.flatten(arguments)
     for place, is_own in enumerate(are_own):
-        if is_own and tf.is_tensor(leaves[place]) and not tf.is_symbolic_tensor(leaves[place]):
-            # The graph around has captured it: an eager tensor belongs to no graph that could say so.
+        if is_own and tf.is_tensor(leaves[place]) and _has_no_place(leaves[place]):
             leaves[place] = tf.identity(leaves[place])
         if is_own:
             mark_own(leaves[place])
     return tf.nest.pack_sequence_as(arguments, leaves)
+
+
+def _has_no_place(tensor: Any) -> bool:
+    """Whether a tensor is one that the graph around has captured or was given as it is.
+
+    The former belongs to no graph that could say whose it is. The latter is on no device, from which TensorFlow
+    gathers nothing on workers.
+    """
+    is_data = tensor.dtype not in (tf.resource, tf.variant)
+    return not tf.is_symbolic_tensor(tensor) or (is_data and not tensor.device)
 
 
 def _is_of_replicas(value: Any) -> bool:
@@ -119,10 +154,10 @@ def rows_here(strategy: tf.distribute.Strategy, args: Any, kwargs: Any) -> list[
     return [None if each is None else each[1] for each in found]
 
 
-def _rows(own_args: Any, own_kwargs: Any, total_of: Callable[[int, Any], Callable[[], Any]]) -> LoopRows | None:
+def _rows(own_args: Any, own_kwargs: Any, total_of: Callable[[int, Any], Any]) -> LoopRows | None:
     """What this replica holds, as far as its arguments tell."""
     found = _place_of_rows(own_args, own_kwargs)
-    return None if found is None else LoopRows(found[1], total_of(*found))
+    return None if found is None else LoopRows(found[1], functools.partial(total_of, *found))
 
 
 @contextlib.contextmanager
@@ -136,11 +171,27 @@ def _naming_no_rows(rows: LoopRows | None) -> Iterator[None]:
             raise
         raise DataError(
             "A function of `strategy.run` must take a batch of which a replica has no rows, as of a last one.\n"
-            f"Received: no rows, and {type(error).__name__}: {str(error).strip().partition(chr(10))[0]} A loss of "
+            f"Received: no rows, and {type(error).__name__}: {str(error).strip().splitlines()[-1].strip()} A loss of "
             "Keras's is a vector of none there, and no number: make it with `reduction=None`, for "
             "`tf.nn.compute_average_loss(...)`; or leave such a batch out (`batch(..., drop_remainder=True)`)."
         ) from error
 
+
+def _counted(rows: LoopRows) -> LoopRows:
+    """Rows of which all workers count those of all at the same place, before anything else is sent.
+
+    One that has none does not come to ask: Keras's losses take no mean of none. And what asks in a loop could not send.
+    """
+    total = rows.total()
+    return LoopRows(rows.own, lambda: total)
+
+
+def code_of(function: Any) -> Any:
+    """What a function runs, whatever it is bound to: a step that is made anew for each trace is the same one."""
+    if isinstance(function, functools.partial):
+        return code_of(function.func)
+    function = getattr(function, "python_function", function)
+    return getattr(function, "__code__", type(function))
 
 
 def _place_of_rows(own_args: Any, own_kwargs: Any) -> tuple[int, Any] | None:
@@ -159,18 +210,11 @@ def _place_of_rows(own_args: Any, own_kwargs: Any) -> tuple[int, Any] | None:
     return place, num_rows(leaves[place])
 
 
-def _find_total(strategy: tf.distribute.Strategy, arguments: Any, place: int, own: Any) -> Callable[[], Any]:
-    """Returns what tells the rows of all replicas, of which this process may know all."""
+def _total_rows(strategy: tf.distribute.Strategy, arguments: Any, place: int, own: Any) -> Any:
+    """The rows of all replicas, of which this process may know all."""
     replicas = local_replicas(strategy)
     if replicas.on_several_workers:
-        # Asked at once, whether anybody wants to know: Keras's losses do not where they have no rows, and of what one
-        # worker sends and another does not, the next thing that is sent is another one.
-        total = tf.cast(all_reduce_sum([tf.cast(own, tf.float32)])[0], tf.int64)
-        return lambda: total
-
-    def add_up() -> Any:
-        values: Sequence[Any] = strategy.experimental_local_results(tf.nest.flatten(arguments)[place])
-        rows = [num_rows(value) for value in values]
-        return sum(rows) if len(rows) == replicas.total else own * replicas.total
-
-    return add_up
+        return tf.cast(all_reduce_sum([tf.cast(own, tf.float32)])[0], tf.int64)
+    values: Sequence[Any] = strategy.experimental_local_results(tf.nest.flatten(arguments)[place])
+    rows = [num_rows(value) for value in values]
+    return sum(rows) if len(rows) == replicas.total else own * replicas.total
