@@ -27,3 +27,11 @@ def gathered(replicas: int) -> list[int]:
 
     found = tf.function(lambda rows: strategy.run(step, args=(rows,)))(rows)
     return [int(each) for each in strategy.experimental_local_results(found)[0]]
+
+
+def alone() -> float | None:
+    """The sum that worker 0 computes, of as many ones, while the other one does nothing."""
+    dp = tfscale.DataParallel(global_batch=8)
+    strategy: Any = dp.strategy
+    add_up = tf.function(lambda rows: strategy.run(tf.reduce_sum, args=(rows,)))
+    return float(strategy.experimental_local_results(add_up(tf.ones((8, 3))))[0]) if dp.rank == 0 else None

@@ -11,3 +11,8 @@ def test_arguments_are_gathered_among_replicas():
 
 def test_arguments_are_gathered_among_workers():
     assert run_workers(CASE, 2, args=(1,)) == [[0, 1, 2, 3]] * 2
+
+
+def test_one_worker_alone_may_run_what_asks_for_nothing():
+    found = run_workers("tests.training.step.cases_hand_loops:alone", 2, timeout_s=120)
+    assert found == [24.0, None]
