@@ -266,6 +266,9 @@ def _values_counted(tensors: Sequence[Any]) -> list[Any]:
         seen.add(op.name)
         if op.type in _COUNT_VALUES:
             found += op.inputs
+        elif "Segment" in op.type:
+            # There are as many segments as the last of them says, or their number; of what is in them, only how wide.
+            left += op.inputs[-1:]
         else:
             # Of what is gathered there is as much as was asked for.
             left += op.inputs[1:2] if op.type.startswith("Gather") else op.inputs
