@@ -65,7 +65,7 @@ def test_port_in_use_and_unknown_host(broken):
 
 def test_job_of_two_workers():
     status, out = run("launch", "--workers", "2", "-m", "tfscale", "doctor", "--timeout-s", "60")
-    assert status == 0
+    assert status == 0, out
     assert "[0] tfscale doctor on " in out
     assert re.search(r"ok +peers +all 2 workers reach each other, and agree", out)
     assert re.search(r"ok +all-reduce +2 replicas \(ring\) add to the right sum", out)
