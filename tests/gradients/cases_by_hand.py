@@ -54,7 +54,18 @@ WAYS: dict[str, tuple[Callable[[Any], Any], bool]] = {
 }
 
 
-def _trained(strategy: Any, batch: Any, gradients_of: Callable[[Any], Any]) -> np.ndarray:
+def _penalised(x: Any, y: Any, kernel: Any, bias: Any) -> Any:
+    errors = tf.reduce_mean(tf.square(y - tf.tanh(x @ kernel + bias)), -1)
+    penalty = tf.nn.scale_regularization_loss(0.1 * tf.reduce_sum(tf.convert_to_tensor(kernel) ** 2))
+    return tf.nn.compute_average_loss(errors) + penalty
+
+
+def _trained(
+    strategy: Any,
+    batch: Any,
+    gradients_of: Callable[[Any], Any],
+    loss_of: Callable[[Any, Any, Any, Any], Any] = _penalised,
+) -> np.ndarray:
     with strategy.scope():
         kernel, bias = keras.Variable(X[:5, :2]), keras.Variable(X[6, :2])
         optimizer = keras.optimizers.SGD(0.1)
@@ -62,9 +73,7 @@ def _trained(strategy: Any, batch: Any, gradients_of: Callable[[Any], Any]) -> n
 
     def step(x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:
-            errors = tf.reduce_mean(tf.square(y - tf.tanh(x @ kernel + bias)), -1)
-            penalty = tf.nn.scale_regularization_loss(0.1 * tf.reduce_sum(tf.convert_to_tensor(kernel) ** 2))
-            loss = tf.nn.compute_average_loss(errors) + penalty
+            loss = loss_of(x, y, kernel, bias)
         variables = [kernel, bias]
         gradients = tape.gradient(loss, [each.value for each in variables])
         optimizer.apply_gradients(zip(gradients_of(gradients), variables, strict=True))
@@ -195,18 +204,8 @@ def linear(replicas: int) -> dict[str, float | str]:
     """As `losses`, of losses that are linear in a bias."""
 
     def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
-        with strategy.scope():
-            kernel, bias = keras.Variable(X[:5, :2]), keras.Variable(X[6, :2])
-            optimizer = keras.optimizers.SGD(0.1)
-            optimizer.build([kernel, bias])
-
-        def step(x: Any, _: Any) -> Any:
-            with tf.GradientTape() as tape:
-                loss = LINEAR[name][0](x, kernel, bias)
-            optimizer.apply(tape.gradient(loss, [kernel.value, bias.value]), [kernel, bias])
-
-        tf.function(lambda *args: strategy.run(step, args=args))(*batch)
-        return np.concatenate([np.ravel(each) for each in (kernel, bias)])
+        loss_of = LINEAR[name][0]
+        return _trained(strategy, batch, lambda gradients: gradients, lambda x, _, *weights: loss_of(x, *weights))
 
     return _differences(replicas, LINEAR, train)
 

@@ -39,12 +39,10 @@ from tfscale.framework.losses import (
 )
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum
+from tfscale.replicas.graph_walk import QUOTIENTS
 from tfscale.replicas.marks import mark_made_good
 from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.share import Share, current_share
-
-# They divide by their second tensor.
-_QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv", "Xdivy"))
 
 
 class GlobalLoss(keras.losses.Loss):
@@ -114,7 +112,7 @@ def dividing_well() -> Iterator[None]:
     known = 0 if graph is None else len(graph.get_operations())
     yield
     if graph is not None:
-        mark_made_good([op.inputs[1] for op in graph.get_operations()[known:] if op.type in _QUOTIENTS])
+        mark_made_good([op.inputs[1] for op in graph.get_operations()[known:] if op.type in QUOTIENTS])
 
 
 def mixes_rows(loss: keras.losses.Loss, y_pred: Any = None) -> bool:

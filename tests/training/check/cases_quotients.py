@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import tfscale
 from tests.training.check.cases_step_check import Messages
+from tests.training.check.cases_thresholds import Thresholds
 from tests.training.contract_cases_anywhere import DATA
 from tests.training.models import sgd
 
@@ -40,24 +41,12 @@ def _of_all(rows: Any) -> Any:
     return tf.reduce_sum(rows * _all(rows)) / tf.reduce_sum(_all(rows))
 
 
-class Quotients(keras.Model):
+class Quotients(Thresholds):
     """A step of one's own with one of these losses."""
 
     def __init__(self, name: str) -> None:
-        super().__init__()
-        self.net = keras.layers.Dense(2, activation="relu")
+        super().__init__(name)
         self.loss_of = {**BY_A_SUM, **BY_NO_SUM}[name]
-
-    def call(self, inputs: Any) -> Any:
-        return self.net(inputs)
-
-    def train_step(self, data: Any) -> dict[str, Any]:
-        x, y = data
-        with tf.GradientTape() as tape:
-            loss = self.loss_of(tf.reduce_mean(tf.square(y - self.net(x)), axis=1))
-        variables = self.net.trainable_variables
-        self.optimizer.apply(tape.gradient(loss, variables), variables)
-        return {}
 
 
 class DrawsBeside(Quotients):

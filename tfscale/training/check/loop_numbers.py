@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.replicas.graph_walk import QUOTIENTS
 from tfscale.replicas.made import made_under
 from tfscale.training.check.axes_of_order import axes_of_order
 from tfscale.training.check.repeats import only_repeats
@@ -24,7 +25,6 @@ _CURVED = {
     *("LogSoftmax", "Pow", "Reciprocal", "Rsqrt", "Sigmoid", "Sin", "Sinh", "Softmax", "Softplus", "Softsign"),
     *("Sqrt", "Square", "SquaredDifference", "Tan", "Tanh"),
 }
-_QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv", "Xdivy"))
 _REPEATS = frozenset(("BroadcastTo", "Tile"))
 _GATHERS = frozenset(("GatherNd", "GatherV2"))
 _SUMS = frozenset(("AddV2", "Sub"))
@@ -73,7 +73,7 @@ def _bends(sizes: Collection[int | None], weights: Collection[tuple[int | None, 
         return floating_inputs(op)
     if op.type == "Einsum" and len(op.inputs) == 2:
         return _pairs(op.inputs[0], op.inputs[1], *_axes_in_both(op))
-    if op.type in _QUOTIENTS:
+    if op.type in QUOTIENTS:
         return [Asked(op.inputs[1], 1)]
     is_repeated = op.type in _REPEATS or (op.type in _GATHERS and op.inputs[0].dtype.is_floating)
     if is_repeated and op.outputs[0].shape.rank and op.outputs[0].shape[0] in sizes:

@@ -12,10 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.replicas.graph_walk import QUOTIENTS
 from tfscale.replicas.marks import MADE_GOOD, marked
 from tfscale.training.check.thresholds import Asked, taken_apart
-
-_QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv", "Xdivy"))
 
 
 def divided_apart(
@@ -35,6 +34,6 @@ def divided_apart(
 
 
 def _divides_by(op: Any) -> list[Asked]:
-    if op.type not in _QUOTIENTS or id(op.inputs[1]) in marked(op.graph, MADE_GOOD):
+    if op.type not in QUOTIENTS or id(op.inputs[1]) in marked(op.graph, MADE_GOOD):
         return []
     return [Asked(op.inputs[1], 1)]
