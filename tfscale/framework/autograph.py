@@ -19,8 +19,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def converted_here(function: Any) -> Any:
     """`function`, rewritten wherever it is called, if AutoGraph rewrites what is called here.
 
-    Why: within `tf.autograph.experimental.do_not_convert`, which has no other end, it would never be.
-    Breaks first: tests/training/step/test_autograph.py::test_the_users_step_is_rewritten.
+    Why: within `tf.autograph.experimental.do_not_convert`, which has no other end, it would never be. Nor would what is
+    called by a function that stands within another one, which AutoGraph has rewritten with that one and takes as it is.
+    Breaks first: tests/training/step/test_autograph.py.
 
     Args:
         function: As given to `strategy.run`. A `tf.function` is returned as it is: it has its own answer.
@@ -28,7 +29,16 @@ def converted_here(function: Any) -> Any:
     if isinstance(function, tf.types.experimental.PolymorphicFunction):
         return function
     autograph = tf.__internal__.autograph
-    return autograph.tf_convert(function, autograph.control_status_ctx(), convert_by_default=False)
+    context = autograph.control_status_ctx()
+    converted = autograph.tf_convert(function, context, convert_by_default=False)
+    if converted is not function:
+        return converted
+
+    def in_context(*args: Any, **kwargs: Any) -> Any:
+        with context:
+            return function(*args, **kwargs)
+
+    return in_context
 
 
 def left_alone(function: Function) -> Function:

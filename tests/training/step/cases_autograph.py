@@ -84,3 +84,30 @@ def train(replicas: int, own_metric: bool) -> dict[str, Any]:
     rewritten = {name for text in written for name in re.findall(r"def tf__(\w+)\(", text)}
     results = [float(each.result()) for each in (error, mean, positive)]
     return {"losses": losses, "results": results, "rewritten": sorted(rewritten), "weights": model.get_weights()}
+
+
+def sums_of_functions_within() -> dict[str, list[float]]:
+    """What a function with a loop over tensors gives on two replicas, called by functions that stand in another one."""
+    tfscale.simulate_replicas(2)
+    strategy: Any = tfscale.DataParallel(global_batch=BATCH).strategy
+    rows = tf.constant([1.0, 2.0, 3.0])
+
+    def total_of(values: Any) -> Any:
+        total = 0.0
+        for number in tf.range(tf.shape(values)[0]):
+            total += values[number]
+        return total
+
+    def by_lambda() -> Any:
+        return strategy.run(lambda values: 2.0 * total_of(values), args=(rows,))
+
+    def by_step() -> Any:
+        def step(values: Any) -> Any:
+            return total_of(values)
+
+        return strategy.run(step, args=(rows,))
+
+    return {
+        call.__name__: [float(own) for own in strategy.experimental_local_results(tf.function(call)())]
+        for call in (by_lambda, by_step)
+    }

@@ -21,3 +21,8 @@ def test_the_users_step_is_rewritten(own_metric):
         assert three["rewritten"] == one["rewritten"] == ["step", "whole_step"]
     else:
         assert {"step", "update_state", "whole_step"} <= set(three["rewritten"])
+
+
+def test_what_functions_within_functions_call_is_rewritten():
+    found = run_case("tests.training.step.cases_autograph:sums_of_functions_within", timeout_s=200)
+    assert found == {"by_lambda": [12.0, 12.0], "by_step": [6.0, 6.0]}
