@@ -92,13 +92,17 @@ class ReplicaWalk:
         """The conditions, loops and functions that an operation runs."""
         return list(self._bodies(op, frame).values())
 
+    def body_of(self, loop: Any, frame: Frame) -> Frame | None:
+        """What an operation that is a loop runs in each turn; None where that is not known."""
+        return self._bodies(loop, frame).get("body")
+
     def eager_tensor(self, frame: Frame, tensor: Any) -> Any:
         """What stands behind a handle of a variable, outside of all graphs; None where that is not known."""
         while tf.is_symbolic_tensor(tensor):
             if tensor.op.type != "Placeholder":
                 return None
             if frame.outer is not None:
-                ((frame, tensor), *_) = self._outside(frame, tensor) or [(frame, None)]
+                ((frame, tensor), *_) = self.behind_argument(frame, tensor) or [(frame, None)]
                 continue
             tensor = self._captured(frame.graph).get(tensor.op.name)
             if tf.is_symbolic_tensor(tensor):
@@ -180,7 +184,7 @@ class ReplicaWalk:
         if self._is_marked(frame, tensor, OWN):
             return None
         if op.type == "Placeholder":
-            return self._outside(frame, tensor)
+            return self.behind_argument(frame, tensor)
         if is_collective(op) or op.type in _READERS:
             # Whose inputs are handles of variables, equal or not.
             return [(frame, each) for each in op.inputs if each.dtype in _HANDLES]
@@ -210,8 +214,8 @@ class ReplicaWalk:
             return behind
         return [(frame, each) for each in tensor.op.inputs if each.dtype not in _HANDLES]
 
-    def _outside(self, frame: Frame, tensor: Any) -> list[tuple[Frame, Any]] | None:
-        """What stands behind a placeholder."""
+    def behind_argument(self, frame: Frame, tensor: Any) -> list[tuple[Frame, Any]] | None:
+        """What stands behind a placeholder; None if that is one replica's own."""
         if frame.outer is not None:
             index = [each.op.name for each in frame.graph.inputs].index(tensor.op.name)
             if frame.call.type not in LOOPS:

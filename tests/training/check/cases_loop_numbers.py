@@ -110,7 +110,71 @@ def _along_units(targets: Any, outputs: Any, replicas: Any) -> Any:
     return tf.reduce_sum(order * tf.einsum("bi,bi->b", outputs, targets)[:, None]) / BATCH
 
 
+def _kept_over_rows(targets: Any, outputs: Any, replicas: Any) -> Any:
+    kept = tf.scan(lambda kept, row: 0.5 * kept + 0.5 * row, outputs)
+    return tf.reduce_sum(_each(targets, kept)) / BATCH
+
+
+def _kept_by_number(targets: Any, outputs: Any, replicas: Any) -> Any:
+    kept = 0.0
+    for number in tf.range(tf.shape(outputs)[0]):
+        kept = 0.5 * kept + outputs[number, 0] * targets[number, 0]
+    return kept / BATCH
+
+
+def _largest_in_turn(targets: Any, outputs: Any, replicas: Any) -> Any:
+    return tf.foldl(tf.maximum, _each(targets, outputs), initializer=0.0) / replicas
+
+
+def _root_in_turn(targets: Any, outputs: Any, replicas: Any) -> Any:
+    loss = 0.0
+    for unit in tf.range(2):
+        loss += tf.sqrt(tf.reduce_mean(tf.square(targets[:, unit] - outputs[:, unit])))
+    return loss / replicas
+
+
+def _learned_in_turn(targets: Any, outputs: Any, replicas: Any) -> Any:
+    kernel = tf.ones([2, 2])
+    for _ in tf.range(2):
+        kernel -= 0.1 * tf.matmul(outputs, tf.matmul(outputs, kernel) - targets, transpose_a=True)
+    return tf.reduce_sum(_each(targets, tf.matmul(outputs, kernel))) / BATCH
+
+
+def _until_small(targets: Any, outputs: Any, replicas: Any) -> Any:
+    state, number = outputs, 0
+    while number < 9 and tf.reduce_max(tf.abs(state)) > 0.3:
+        state, number = 0.7 * state, number + 1
+    return tf.reduce_sum(_each(targets, state)) / BATCH
+
+
+def _mean_in_turn(targets: Any, outputs: Any, replicas: Any) -> Any:
+    loss, state = 0.0, tf.zeros_like(outputs[:, 0])
+    for unit in tf.range(2):
+        state = tf.tanh(0.5 * state + outputs[:, unit])
+        loss += tf.reduce_mean(tf.square(targets[:, unit] - state))
+    return loss / replicas
+
+
+def _row_by_row(targets: Any, outputs: Any, replicas: Any) -> Any:
+    total = 0.0
+    for number in tf.range(tf.shape(outputs)[0]):
+        distance = tf.norm(outputs[number] - targets[number])
+        total += distance / (1.0 + distance)
+    return total / BATCH
+
+
+def _mapped_in_turn(targets: Any, outputs: Any, replicas: Any) -> Any:
+    rows = tf.map_fn(lambda row: row / (1.0 + tf.norm(row)), outputs)
+    return tf.foldl(tf.add, _each(targets, rows), initializer=0.0) / BATCH
+
+
 BENT: dict[str, Loss] = {
+    "what is kept from row to row": _kept_over_rows,
+    "what is kept from number to number": _kept_by_number,
+    "the largest, row by row": _largest_in_turn,
+    "a root of a mean, unit by unit": _root_in_turn,
+    "weights that a loop learns of all rows": _learned_in_turn,
+    "a loop that ends by the largest": _until_small,
     "a mean of chosen rows": _chosen,
     "a total by classes, for each row": _by_class,
     "ranks of rows": _ranked,
@@ -147,6 +211,9 @@ SUMS: dict[str, Loss] = {
     "rows that are repeated": _repeated,
     "lengths of texts": _lengths_of_texts,
     "a function of each row": _mapped,
+    "a function of each row, one after the other": _mapped_in_turn,
+    "a sum row by row": _row_by_row,
+    "a mean, unit by unit": _mean_in_turn,
     "a root of each row": lambda y, z, n: tf.reduce_sum(tf.sqrt(1.0 + _each(y, z))) / BATCH,
     "a quotient in each row": lambda y, z, n: tf.nn.compute_average_loss(keras.losses.cosine_similarity(y, z)),
     "a scalar beside each row": lambda y, z, n: tf.reduce_mean(_each(y, z) + tf.reduce_mean(tf.square(z))) / n,

@@ -10,60 +10,98 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk
+from tfscale.training.check.tensor_lists import put_into
+
 # Where rows come from: an argument, or what comes next of an iterator, if there is more.
 _ROWS = frozenset(("If", "IteratorGetNext", "OptionalGetValue", "Placeholder", "StatelessIf"))
-_WEIGHTS = frozenset(("ReadVariableOp", "ResourceGather"))
+_WEIGHTS = frozenset(("ReadVariableOp",))
+# Rows of a weight, one for each of something that may be rows.
+_ROWS_OF_WEIGHTS = frozenset(("Gather", "ResourceGather"))
 # What they give has no rows any more where they go along the first axis.
 _REDUCTIONS = frozenset(("All", "Any", "ArgMax", "ArgMin", "Max", "Mean", "Min", "Prod", "Sum"))
 _CONVOLUTIONS = frozenset(("Conv2D", "Conv3D"))
 
-_Axis = tuple[Any, int]
+# What they are given is repeated along the first axes of their result, if it has fewer.
+_BROADCASTS = frozenset(
+    ("Add", "AddV2", "BiasAdd", "Div", "Maximum", "Minimum", "Mul", "Pow", "RealDiv", "SelectV2", "Sub")
+)
+_LIST_READS = frozenset(("TensorListGetItem", "TensorListPopBack"))
+
+_Axis = tuple[Frame, Any, int]
+_Key = tuple[int, int, str, int]
 
 
 class AxesOfRows:
-    """Follows axes back, each of them once. To be kept no longer than the graphs."""
+    """Follows axes back, each of them once. To be kept no longer than the graphs.
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, str, int], bool | None] = {}
+    Args:
+        walk: Through these graphs.
+    """
 
-    def holds(self, tensor: Any, axis: int) -> bool | None:
+    def __init__(self, walk: ReplicaWalk) -> None:
+        self._walk = walk
+        self._known: dict[_Key, bool | None] = {}
+
+    def holds(self, frame: Frame, tensor: Any, axis: int) -> bool | None:
         """Whether an axis is that of the rows; None where nobody knows.
 
         Args:
+            frame: Where the tensor is.
             tensor: Of a graph, made of a replica's rows.
             axis: One of its axes, as long as the replica has rows, or several times as long.
         """
-        left = [(tensor, axis)]
+        left, begun = [(frame, tensor, axis)], set[_Key]()
         while left:
             place = left[-1]
             if _key(place) in self._known:
                 left.pop()
                 continue
-            behind = _passed_on(*place)
-            unknown = [each for each in behind if _key(each) not in self._known]
-            if unknown and _begins(*place) is not True:
-                left += unknown
-                continue
+            begun.add(_key(place))
+            behind = self._behind(*place)
             found = [_begins(*place), *(self._known.get(_key(each)) for each in behind)]
+            # What a loop hands on to itself leads back to where the walk was.
+            unknown = [each for each in behind if _key(each) not in self._known and _key(each) not in begun]
+            if unknown and True not in found:
+                left.append(unknown[0])
+                continue
             # What is as long as a weight along this axis is no row of any: it is so for every batch.
             self._known[_key(place)] = True if True in found else False if False in found else None
             left.pop()
-        return self._known[_key((tensor, axis))]
+        return self._known[_key((frame, tensor, axis))]
+
+    def _behind(self, frame: Frame, tensor: Any, axis: int) -> list[_Axis]:
+        """What has the same axis of that of which a tensor is made, in its graph or where that is called."""
+        op = tensor.op
+        if op.type == "Placeholder" and frame.outer is not None:
+            return [(*each, axis) for each in self._walk.behind_argument(frame, tensor) or ()]
+        if op.type in LOOPS:
+            body = self._walk.body_of(op, frame)
+            made = [] if body is None else [(body, body.graph.outputs[tensor.value_index], axis)]
+            return [(frame, op.inputs[tensor.value_index], axis), *made]
+        if op.type in _LIST_READS:
+            whole, parts = put_into(self._walk, frame, op.inputs[0])
+            return [*((*each, axis + 1) for each in whole), *((*each, axis) for each in parts)]
+        if op.type == "TensorListStack":
+            whole, parts = put_into(self._walk, frame, op.inputs[0])
+            return [*((*each, axis) for each in whole), *((*each, axis - 1) for each in parts if axis)]
+        return [(frame, given, place) for given, place in _passed_on(tensor, axis)]
 
 
-def _key(place: _Axis) -> tuple[int, str, int]:
-    tensor, axis = place
-    return id(tensor.graph), tensor.name, axis
+def _key(place: _Axis) -> _Key:
+    frame, tensor, axis = place
+    return id(frame.graph), id(frame.call), tensor.name, axis
 
 
-def _begins(tensor: Any, axis: int) -> bool | None:
+def _begins(frame: Frame, tensor: Any, axis: int) -> bool | None:
     """Whether rows begin here, or a weight does; None in between."""
-    if tensor.op.type in _ROWS:
+    if tensor.op.type in _ROWS and (tensor.op.type != "Placeholder" or frame.outer is None):
         return axis == 0
-    return False if tensor.op.type in _WEIGHTS and axis == tensor.shape.rank - 1 else None
+    is_weight = tensor.op.type in _WEIGHTS or (tensor.op.type in _ROWS_OF_WEIGHTS and axis == tensor.shape.rank - 1)
+    return False if is_weight else None
 
 
-def _passed_on(tensor: Any, axis: int) -> list[_Axis]:
+def _passed_on(tensor: Any, axis: int) -> list[tuple[Any, int]]:
     """What has the same axis of those of which a tensor is made, and at which place; nothing where nobody knows."""
     op = tensor.op
     if op.type == "Transpose":
@@ -85,7 +123,7 @@ def _passed_on(tensor: Any, axis: int) -> list[_Axis]:
     return [(each, axis) for each in op.inputs if _is_passed_on(each, tensor, axis)]
 
 
-def _before_reshaping(given: Any, result: Any, axis: int) -> list[_Axis]:
+def _before_reshaping(given: Any, result: Any, axis: int) -> list[tuple[Any, int]]:
     """The axis with as many places before it, of the same length."""
     if not given.shape.is_fully_defined() or not result.shape.is_fully_defined():
         return [(given, 0)] if axis == 0 and given.shape.rank and given.shape[0] == result.shape[0] else []
@@ -96,7 +134,7 @@ def _before_reshaping(given: Any, result: Any, axis: int) -> list[_Axis]:
     return []
 
 
-def _before_reduction(op: Any, result: Any, axis: int) -> list[_Axis]:
+def _before_reduction(op: Any, result: Any, axis: int) -> list[tuple[Any, int]]:
     given = op.inputs[0]
     along = tf.get_static_value(op.inputs[1])
     if along is None or not given.shape.rank:
@@ -111,6 +149,6 @@ def _before_reduction(op: Any, result: Any, axis: int) -> list[_Axis]:
 def _is_passed_on(given: Any, result: Any, axis: int) -> bool:
     """Whether a tensor that an operation is given has the same axis at the same place as its result."""
     ranks = given.shape.rank, result.shape.rank
-    if not ranks[0] or not ranks[1]:
+    if not ranks[0] or not ranks[1] or (ranks[0] < ranks[1] and result.op.type in _BROADCASTS):
         return False
     return axis < ranks[0] and (axis == 0 or ranks[0] == ranks[1]) and given.shape[axis] == result.shape[axis]

@@ -52,7 +52,7 @@ def refuse_numbers_apart(strategy: tf.distribute.Strategy, first: int, rows: Seq
     sizes = set(known)
     weights = {tuple(each.shape) for each in made_under(strategy).variables if each.trainable}
     bends = functools.partial(_bends, sizes, weights)
-    names = taken_apart(strategy, first, results, sizes, bends, counts_values=True, rows=known)
+    names = taken_apart(strategy, first, results, sizes, bends, counts_values=True, keeps=True, rows=known)
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise ModelError(

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk, only_reads
 from tfscale.training.check.axes_of_rows import AxesOfRows
+from tfscale.training.check.loops_of_rows import LoopsOfRows, kept_from_row_to_row
 
 # Linear on either side of something.
 _BENT = {
@@ -58,7 +59,7 @@ def decided_apart(
 ) -> list[str]:
     """Names of the operations that go by a number, of a replica's own rows, that is not one of each row.
 
-    Loops are left out: in those over rows, each number is one row's. So is what nothing is made of, such as the form
+    Loops over rows are left out: in them, each number is one row's. So is what nothing is made of, such as the form
     for one row that tf.vectorized_map leaves behind.
 
     Args:
@@ -78,6 +79,7 @@ def taken_apart(
     asks: Callable[[Any], list[Asked]],
     *,
     counts_values: bool = False,
+    keeps: bool = False,
     rows: Sequence[int | None] = (),
 ) -> list[str]:
     """As `decided_apart`, of operations of any kind.
@@ -89,11 +91,13 @@ def taken_apart(
         sizes: As there.
         asks: Of which numbers an operation makes what no sum over the replicas makes good.
         counts_values: Whether how many rows a mask leaves is such a number, too.
+        keeps: Whether what a loop over rows keeps from one row to the next, and does not add up, is one, too.
         rows: For how many it was traced, by replica, where all are known.
     """
     walk = ReplicaWalk(strategy, counts_values=counts_values)
-    asked = _asked(walk, Frame(tf.compat.v1.get_default_graph()), _tensors(strategy, results), asks, first)
-    axes, shapes = AxesOfRows(), dict[tuple[str, int], list[Any]]()
+    axes, shapes = AxesOfRows(walk), dict[tuple[str, int], list[Any]]()
+    asking = _Asking(walk, LoopsOfRows(walk, axes, sizes), asks, keeps)
+    asked = _asked(asking, Frame(tf.compat.v1.get_default_graph()), _tensors(strategy, results), first)
     replicas: dict[tuple[str, int], list[int]] = {}
     for name, _, each in asked:
         key = _without_replica(name), each.place
@@ -105,7 +109,7 @@ def taken_apart(
             name
             for name, frame, each in asked
             for key in [(_without_replica(name), each.place)]
-            if _is_of_rows_together(each, shapes[key], own[key], axes)
+            if _is_of_rows_together(frame, each, shapes[key], own[key], axes)
             # What a replica does with one row, and others do not, is done to that row.
             and (own[key] != {1} or len(sizes) == 1)
             and walk.may_differ_by_rows(frame, each.number)
@@ -121,19 +125,23 @@ def _sizes_met(replicas: Sequence[int], sizes: Collection[int | None], rows: Seq
     return {rows[each] for each in replicas} if is_known and None not in rows else sizes
 
 
-def _is_of_rows_together(asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None], axes: AxesOfRows) -> bool:
+def _is_of_rows_together(
+    frame: Frame, asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None], axes: AxesOfRows
+) -> bool:
     """Whether what an operation does to a number concerns several rows at once, if the number is a replica's own."""
     if asked.axis is None:
-        return not may_have_rows(shapes, sizes) or _has_features_only(asked, shapes, sizes, axes)
+        return not may_have_rows(shapes, sizes) or _has_features_only(frame, asked, shapes, sizes, axes)
     if len(sizes) > 1 and None not in sizes and len(shapes) > 1:
         return all(len(set(lengths)) > 1 for lengths in zip(*shapes, strict=True))
     if asked.lengths is not None or asked.shape is None:
         return False
     (length,) = asked.shape
-    return (length is None or length in sizes) and axes.holds(asked.number, asked.axis) is True
+    return (length is None or length in sizes) and axes.holds(frame, asked.number, asked.axis) is True
 
 
-def _has_features_only(asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None], axes: AxesOfRows) -> bool:
+def _has_features_only(
+    frame: Frame, asked: Asked, shapes: Sequence[Any], sizes: Collection[int | None], axes: AxesOfRows
+) -> bool:
     """Whether the axes of a number that are as long as if they were of rows are known to be of something else."""
     # An axis of one row may be gone without a trace.
     is_untold = any(each in (None, 1) for each in sizes) or (asked.lengths is not None and asked.axes is None)
@@ -142,7 +150,7 @@ def _has_features_only(asked: Asked, shapes: Sequence[Any], sizes: Collection[in
     shape = asked.number.shape
     asked_axes = range(shape.rank) if asked.axes is None else asked.axes
     as_long = [axis for axis in asked_axes if may_have_rows([(shape[axis],)], sizes)]
-    return all(axes.holds(asked.number, axis) is False for axis in as_long)
+    return all(axes.holds(frame, asked.number, axis) is False for axis in as_long)
 
 
 def may_have_rows(shapes: Sequence[tuple[int, ...]], sizes: Collection[int | None]) -> bool:
@@ -174,29 +182,49 @@ def _tensors(strategy: tf.distribute.Strategy, results: Any) -> list[Any]:
     return [each for each in flat if tf.is_symbolic_tensor(each)]
 
 
-def _asked(
-    walk: ReplicaWalk, frame: Frame, results: Sequence[Any], asks: Callable[[Any], list[Asked]], first: int = 0
-) -> list[tuple[str, Frame, Asked]]:
+class _Asking(NamedTuple):
+    """What is asked of the operations of a step."""
+
+    walk: ReplicaWalk
+    loops: LoopsOfRows
+    asks: Callable[[Any], list[Asked]]
+    keeps: bool
+
+
+def _asked(asking: _Asking, frame: Frame, results: Sequence[Any], first: int = 0) -> list[tuple[str, Frame, Asked]]:
     """(name of an operation, the frame it is in, a number by which it goes)."""
-    operations = frame.graph.get_operations()[first:]
+    walk, operations = asking.walk, frame.graph.get_operations()[first:]
     used = _used(walk, frame, operations, results)
     found = []
     for op in operations:
         if op.name not in used:
             continue
-        found += [
-            (op.name, frame, each)
-            for each in asks(op)
-            if each.axis is not None or (each.shape is not None and None not in each.shape)
-        ]
+        found += [(op.name, frame, each) for each in asking.asks(op) if each.axis is not None or _is_known(each)]
         if op.type in LOOPS:
+            found += _asked_of_loop(asking, frame, op)
             continue
         bodies = walk.bodies(op, frame)
         if op.type in _BRANCHES and not all(map(_only_says, bodies)):
             found.append((op.name, frame, Asked(op.inputs[0], 0)))
         for body in bodies:
-            found += _asked(walk, body, body.graph.outputs, asks)
+            found += _asked(asking, body, body.graph.outputs)
     return found
+
+
+def _asked_of_loop(asking: _Asking, frame: Frame, loop: Any) -> list[tuple[str, Frame, Asked]]:
+    body = asking.walk.body_of(loop, frame)
+    if body is None:
+        return []
+    if asking.loops.is_over_rows(loop, frame):
+        kept = kept_from_row_to_row(body) if asking.keeps else []
+        found = [Asked(each, place) for place, each in enumerate(kept)]
+        return [(loop.name, body, each) for each in found if _is_known(each)]
+    condition, goes_on = asking.walk.decision_of(loop, frame)
+    return [(loop.name, condition, Asked(goes_on, 0)), *_asked(asking, body, body.graph.outputs)]
+
+
+def _is_known(asked: Asked) -> bool:
+    return asked.shape is not None and None not in asked.shape
 
 
 def _used(walk: ReplicaWalk, frame: Frame, operations: Sequence[Any], results: Sequence[Any]) -> set[str]:
