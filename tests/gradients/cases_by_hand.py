@@ -54,6 +54,57 @@ WAYS: dict[str, tuple[Callable[[Any], Any], bool]] = {
 }
 
 
+Added = Callable[[Any, Any], Any]
+
+
+def _noise(gradient: Any, _: Any) -> Any:
+    return tf.random.stateless_normal(gradient.shape, [3, 4])
+
+
+def _adding(term: Added) -> Callable[[Any, Any], Any]:
+    return lambda gradients, weights: [
+        gradient + term(gradient, weight) for gradient, weight in zip(gradients, weights, strict=True)
+    ]
+
+
+# What is added to gradients, of a loss that is a part of a sum; and whether it is refused, as no replica divides it.
+ADDED: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    "weights that decay": (_adding(lambda gradient, weight: 0.05 * weight), True),
+    "kernels that decay": (_adding(lambda gradient, weight: 0.05 * weight if len(weight.shape) > 1 else 0.0), True),
+    "the signs of weights": (_adding(lambda gradient, weight: -0.05 * tf.sign(tf.convert_to_tensor(weight))), True),
+    "the way to others": (_adding(lambda gradient, weight: 0.1 * (weight - tf.ones_like(gradient))), True),
+    "a number": (_adding(lambda gradient, weight: 0.05), True),
+    "noise of a seed": (_adding(_noise), True),
+    "scaled noise of a seed": (_adding(lambda gradient, weight: 0.1 * _noise(gradient, weight)), True),
+    "noise of each replica": (_adding(lambda gradient, weight: 0.1 * tf.random.normal(gradient.shape)), True),
+    "over replicas": (_adding(lambda gradient, weight: 0.05 * weight / _replicas()), False),
+    "over as many as there are": (_adding(lambda gradient, weight: 0.05 / _replicas() * weight), False),
+    "all over replicas": (
+        lambda gradients, weights: [
+            (_replicas() * gradient + 0.05 * weight) / _replicas()
+            for gradient, weight in zip(gradients, weights, strict=True)
+        ],
+        False,
+    ),
+    "noise over replicas": (_adding(lambda gradient, weight: _noise(gradient, weight) / _replicas()), False),
+    "to their sum": (
+        lambda gradients, weights: _adding(lambda _, weight: 0.05 * weight)(tfscale.sum_gradients(gradients), weights),
+        False,
+    ),
+    "nothing": (_adding(lambda gradient, weight: tf.zeros_like(weight)), False),
+    "weights by nothing": (_adding(lambda gradient, weight: 0.0 * weight), False),
+}
+
+
+def added(replicas: int) -> dict[str, float | str]:
+    """As `ways`, of what is added to gradients."""
+
+    def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
+        return _trained(strategy, batch, ADDED[name][0])
+
+    return _differences(replicas, ADDED, train)
+
+
 def _penalised(x: Any, y: Any, kernel: Any, bias: Any) -> Any:
     errors = tf.reduce_mean(tf.square(y - tf.tanh(x @ kernel + bias)), -1)
     penalty = tf.nn.scale_regularization_loss(0.1 * tf.reduce_sum(tf.convert_to_tensor(kernel) ** 2))
@@ -63,7 +114,7 @@ def _penalised(x: Any, y: Any, kernel: Any, bias: Any) -> Any:
 def _trained(
     strategy: Any,
     batch: Any,
-    gradients_of: Callable[[Any], Any],
+    gradients_of: Callable[[Any, Any], Any],
     loss_of: Callable[[Any, Any, Any, Any], Any] = _penalised,
 ) -> np.ndarray:
     with strategy.scope():
@@ -76,7 +127,7 @@ def _trained(
             loss = loss_of(x, y, kernel, bias)
         variables = [kernel, bias]
         gradients = tape.gradient(loss, [each.value for each in variables])
-        optimizer.apply_gradients(zip(gradients_of(gradients), variables, strict=True))
+        optimizer.apply_gradients(zip(gradients_of(gradients, variables), variables, strict=True))
 
     tf.function(lambda *args: strategy.run(step, args=args))(*batch)
     return np.concatenate([np.ravel(each) for each in (kernel, bias)])
@@ -88,7 +139,8 @@ def ways(replicas: int) -> dict[str, float | str]:
     def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
         is_alone = not isinstance(batch[0], tf.distribute.DistributedValues)
         by_itself = is_alone and ("summed" in name or name == "merged")
-        return _trained(strategy, batch, _alone(name) if by_itself else WAYS[name][0])
+        change = _alone(name) if by_itself else WAYS[name][0]
+        return _trained(strategy, batch, lambda gradients, _: change(gradients))
 
     return _differences(replicas, WAYS, train)
 
@@ -205,7 +257,7 @@ def linear(replicas: int) -> dict[str, float | str]:
 
     def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
         loss_of = LINEAR[name][0]
-        return _trained(strategy, batch, lambda gradients: gradients, lambda x, _, *weights: loss_of(x, *weights))
+        return _trained(strategy, batch, lambda gradients, _: gradients, lambda x, _, *weights: loss_of(x, *weights))
 
     return _differences(replicas, LINEAR, train)
 

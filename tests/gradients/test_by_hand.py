@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.gradients.cases_by_hand import LINEAR, LOSSES, PENALTIES, WAYS
+from tests.gradients.cases_by_hand import ADDED, LINEAR, LOSSES, PENALTIES, WAYS
 from tests.processes import run_case, run_workers
 
 CASES = "tests.gradients.cases_by_hand"
@@ -21,6 +21,12 @@ def _assert_named(found, cases, way_out):
 def test_gradients_between_tape_and_optimizer(replicas):
     found = run_case(f"{CASES}:ways", args=(replicas,), timeout_s=300)
     _assert_named(found, WAYS, "tfscale.sum_gradients")
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_what_is_added_to_gradients_and_nobody_divides_is_refused(replicas):
+    found = run_case(f"{CASES}:added", args=(replicas,), timeout_s=300)
+    _assert_named(found, ADDED, "num_replicas_in_sync")
 
 
 @pytest.mark.parametrize(("replicas", "shapes"), [(3, "known"), (2, "open")])

@@ -1,7 +1,8 @@
 """Has a loop by hand a loss that is the same on all replicas, such as that of a regularizer, which nobody has divided?
 
 The optimizer adds up what the replicas give it: of a penalty on weights that stands beside a part of a sum, N times the
-gradient of one device. `tf.nn.scale_regularization_loss` is made for it, and left out more often than not.
+gradient of one device. `tf.nn.scale_regularization_loss` is made for it, and left out more often than not. So it is
+with what is added to the gradients themselves: weights that decay, noise of a seed.
 """
 
 from __future__ import annotations
@@ -9,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import keras
+import tensorflow as tf
+
 from tfscale.errors import ModelError
 from tfscale.gradients.own_means import plain_factor, plain_number
+from tfscale.gradients.own_noise import draws_of_seed
 from tfscale.replicas.graph_walk import operations_behind
 from tfscale.replicas.replica_count import noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
@@ -20,16 +25,17 @@ _SUMS = frozenset(("AddN", "AddV2", "Sub"))
 _FACTORS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
 _HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
 _ROW_SUMS = frozenset(("BiasAddGrad", "Sum"))
-# So TensorFlow names what a tape makes. What a loop has kept in variables is a part of a sum, as it is.
+# So TensorFlow names what a tape makes.
 _OF_TAPE = "gradient_tape/"
 
 
-def refuse_terms_alike(walk: ReplicaWalk, gradients: Sequence[Any]) -> None:
+def refuse_terms_alike(walk: ReplicaWalk, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
     """Refuses gradients in which a term is that of every replica. To be called by a replica, in the graph of its loop.
 
     Args:
         walk: That of the strategy.
         gradients: Tensors of a graph, as an optimizer gets them.
+        variables: That it is to update by them.
 
     Raises:
         ModelError: When some gradients are made of the replica's rows, and a term of one is made of none.
@@ -37,7 +43,12 @@ def refuse_terms_alike(walk: ReplicaWalk, gradients: Sequence[Any]) -> None:
     if own_rows() is None or num_replicas() == 1:
         return
     terms = [each for gradient in gradients for each in _terms(gradient)]
-    alike = [each for each in terms if not walk.may_differ(Frame(each.graph), each) and _is_whole(each)]
+    handles = _handles(variables)
+    alike = [
+        term
+        for term, is_divided in terms
+        if not is_divided and _is_alike(walk, term) and _is_whole(walk, term, handles)
+    ]
     if not alike or len(alike) == len(terms):
         return
     raise ModelError(
@@ -45,46 +56,89 @@ def refuse_terms_alike(walk: ReplicaWalk, gradients: Sequence[Any]) -> None:
         "the same on all replicas, such as a penalty on weights, counts several times.\n"
         f"Received: gradients of which a term is made of no rows ({alike[0].name!r}), and nobody has divided it. Give "
         "such losses to `tf.nn.scale_regularization_loss(...)`, or divide the whole loss by "
-        "`strategy.num_replicas_in_sync`."
+        "`strategy.num_replicas_in_sync`; what is added to gradients, too, or to `tfscale.sum_gradients(gradients)`."
     )
 
 
-def _terms(gradient: Any) -> Iterator[Any]:
-    """Of what a gradient is a sum, by whatever that is multiplied."""
-    left = [gradient]
+def _terms(gradient: Any) -> Iterator[tuple[Any, bool]]:
+    """Of what a gradient is a sum, by whatever that is multiplied; and whether the number of replicas divides that."""
+    left = [(gradient, False)]
     while left:
-        tensor = left.pop()
-        op = _without_factors(tensor).op
-        if op.type in _SUMS:
-            left += op.inputs
-        else:
-            yield tensor
+        tensor, is_divided = left.pop()
+        inner = _without_factors(tensor)
+        if inner.op.type not in _SUMS:
+            yield tensor, is_divided
+            continue
+        is_divided = is_divided or any(map(_divides, _factors_of(tensor, inner)))
+        left += [(each, is_divided) for each in inner.op.inputs]
+
+
+def _handles(variables: Sequence[Any]) -> set[int]:
+    """Identities of what stands for the copies of variables in a graph."""
+    own = [each.value if isinstance(each, keras.Variable) else each for each in variables]
+    copies = [copy for each in own for copy in tf.distribute.get_strategy().experimental_local_results(each)]
+    return {id(copy.handle) for copy in copies if hasattr(copy, "handle")}
 
 
 def _without_factors(tensor: Any) -> Any:
     while True:
-        op = tensor.op
-        if op.type in _HAND_ON:
-            tensor = op.inputs[0]
-            continue
-        numbers = [each for each in op.inputs if each.shape.num_elements() == 1] if op.type in _FACTORS else []
-        if len(numbers) != 1 or op.outputs[0].shape.num_elements() == 1:
+        before = _before_factor(tensor)
+        if before is None:
             return tensor
-        tensor = next(each for each in op.inputs if each is not numbers[0])
+        tensor = before
 
 
-def _is_whole(term: Any) -> bool:
-    """Whether it comes of a tape and is something, and nothing in it is a replica's part, by plain numbers either."""
+def _factors_of(tensor: Any, inner: Any) -> Iterator[Any]:
+    """The operations by which a tensor is made of one that is inside of its factors."""
+    while tensor is not inner:
+        yield tensor.op
+        tensor = _before_factor(tensor)
+
+
+def _before_factor(tensor: Any) -> Any:
+    """What a tensor is times a single number; None if it is not."""
+    op = tensor.op
+    if op.type in _HAND_ON:
+        return op.inputs[0]
+    numbers = [each for each in op.inputs if each.shape.num_elements() == 1] if op.type in _FACTORS else []
+    if len(numbers) != 1 or op.outputs[0].shape.num_elements() == 1:
+        return None
+    return next(each for each in op.inputs if each is not numbers[0])
+
+
+def _divides(op: Any) -> bool:
+    """Whether an operation divides by the number of replicas, told or plain, or by a replica's part."""
+    parts = noted_parts()
+    return _divides_by(op, num_replicas()) or any(id(each.op) in parts for each in op.inputs)
+
+
+def _is_alike(walk: ReplicaWalk, term: Any) -> bool:
+    """Whether it is the same on all replicas; what is drawn by a seed is as that."""
+    seeds = draws_of_seed(_without_factors(term))
+    return not any(walk.may_differ(Frame(each.graph), each) for each in (seeds if seeds is not None else [term]))
+
+
+def _is_whole(walk: ReplicaWalk, term: Any, handles: set[int]) -> bool:
+    """Whether it is something, no sum that was kept, and nothing in it is a replica's part, by plain numbers either."""
     behind = list(operations_behind([term], through_shapes=False))
     parts, rows = noted_parts(), own_rows()
-    if not any(_OF_TAPE in op.name for op in behind) or any(id(op) in parts or is_collective(op) for op in behind):
+    if any(id(op) in parts or is_collective(op) for op in behind):
         # What the loop has sent may be by how many the rows of all replicas are.
+        return False
+    if not any(_OF_TAPE in op.name for op in behind) and not _is_added_to_gradients(walk, term, behind, handles):
         return False
     if isinstance(rows, int) and any(_sums_rows(op, rows) for op in behind):
         return False
     by_hand = any(_divides_by(op, num_replicas()) for op in behind)
     factors = [term, *(term.op.inputs if term.op.type in _FACTORS else [])]
     return not by_hand and all(plain_factor(each) != 0 for each in factors)
+
+
+def _is_added_to_gradients(walk: ReplicaWalk, term: Any, behind: Sequence[Any], handles: set[int]) -> bool:
+    """Whether it is made of the weights themselves, drawn, or constant: what other variables keep may be own sums."""
+    read = [op.inputs[0] for op in behind if op.type == "ReadVariableOp"]
+    of_weights = any(id(walk.eager_tensor(Frame(each.graph), each)) in handles for each in read)
+    return of_weights or not read or draws_of_seed(_without_factors(term)) is not None
 
 
 def _sums_rows(op: Any, rows: int) -> bool:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.gradients.alike_terms import refuse_terms_alike
 from tfscale.gradients.own_means import refuse_own_means
+from tfscale.gradients.own_noise import drawn_apart
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 
@@ -22,12 +23,17 @@ _FACTORS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
 _HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
 
 
-def are_summed_by_hand(gradients: Sequence[Any], strategy: tf.distribute.Strategy) -> bool:
+def are_summed_by_hand(gradients: Sequence[Any], variables: Sequence[Any], strategy: tf.distribute.Strategy) -> bool:
     """Whether gradients are sums over all replicas, equal on each, and made of what the loop itself has sent.
+
+    Args:
+        gradients: As an optimizer gets them.
+        variables: That it is to update by them.
+        strategy: Whose replica asks.
 
     Raises:
         ModelError: When they are a replica's own, and something was done to them that needs the sum; or when they are
-            those of a mean over its own rows, or have a term that is the same on all replicas.
+            those of a mean over its own rows, have a term that is the same on all replicas, or noise that is not.
     """
     tensors = [each.values if isinstance(each, tf.IndexedSlices) else each for each in gradients if each is not None]
     if not tensors or not all(map(tf.is_symbolic_tensor, tensors)):
@@ -46,9 +52,22 @@ def are_summed_by_hand(gradients: Sequence[Any], strategy: tf.distribute.Strateg
                 "`gradients = tfscale.sum_gradients(gradients)` before it, or give the optimizer `clipnorm`, "
                 "`global_clipnorm` or `clipvalue`."
             )
+    _refuse_noise(tensors)
     refuse_own_means(tensors)
-    refuse_terms_alike(walk, tensors)
+    refuse_terms_alike(walk, tensors, variables)
     return False
+
+
+def _refuse_noise(gradients: Sequence[Any]) -> None:
+    drawn = [each for gradient in gradients for each in drawn_apart(gradient)]
+    if drawn:
+        raise ModelError(
+            "In a loop by hand the gradients of a replica are parts of a sum, which the optimizer adds up: of noise "
+            "that each replica draws by itself, that is more than one device adds.\n"
+            f"Received: gradients to which {drawn[0].op.name!r} is added. Draw it by `tf.random.stateless_normal` with "
+            "a seed of `optimizer.iterations`, which is the same on all, and divide it by "
+            "`strategy.num_replicas_in_sync`."
+        )
 
 
 def _needs_sum(tensor: tf.Tensor) -> Any:

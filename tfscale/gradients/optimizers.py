@@ -80,7 +80,7 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
         if share is not None and share.num_replicas == 1:
             _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
             return apply(grads, trainable_variables)
-        if _are_made_of_sums(grads) or _are_summed_in_loop(grads):
+        if _are_made_of_sums(grads) or _are_summed_in_loop(grads, trainable_variables):
             _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
             with gradients_reduced():
                 return apply(grads, trainable_variables)
@@ -271,11 +271,11 @@ def _are_made_of_sums(gradients: list[Any]) -> bool:
     return depends_on(present, lambda op: id(op) in sums)
 
 
-def _are_summed_in_loop(gradients: list[Any]) -> bool:
+def _are_summed_in_loop(gradients: list[Any], variables: Sequence[Any]) -> bool:
     """Whether a loop by hand has summed its gradients itself."""
     if current_share() is not None or not is_in_loop() or _are_reduced():
         return False
-    return are_summed_by_hand(gradients, tf.distribute.get_strategy())
+    return are_summed_by_hand(gradients, variables, tf.distribute.get_strategy())
 
 
 def answer_all_reduce(value: Any, send: Callable[[Any], Any], mean: Callable[[Any], Any] | None = None) -> Any:

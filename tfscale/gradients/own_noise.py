@@ -28,7 +28,7 @@ def note_own_noise(gradients: Sequence[Any]) -> None:
     """
     for gradient in gradients:
         if tf.is_symbolic_tensor(gradient):
-            mark_noise(list(_own_noise(gradient)))
+            mark_noise(list(drawn_apart(gradient)))
 
 
 def own_noise(strategy: tf.distribute.Strategy, first: int) -> list[str]:
@@ -48,7 +48,30 @@ def own_noise(strategy: tf.distribute.Strategy, first: int) -> list[str]:
     )
 
 
-def _own_noise(gradient: Any) -> Iterator[Any]:
+def draws_of_seed(tensor: Any) -> list[Any] | None:
+    """Of what the seed of a draw is made; None if it is no draw, or a replica's own.
+
+    Args:
+        tensor: Of a graph.
+    """
+    if not tensor.op.type.startswith("StatelessRandom") or _draws_by_itself(tensor.op):
+        return None
+    left, seeds = list(tensor.op.inputs), []
+    while left:
+        each = left.pop()
+        if each.op.type.startswith("StatelessRandom"):
+            left += each.op.inputs
+        else:
+            seeds.append(each)
+    return seeds
+
+
+def drawn_apart(gradient: Any) -> Iterator[Any]:
+    """What each replica draws by itself and adds to a gradient.
+
+    Args:
+        gradient: A tensor of a graph.
+    """
     drawn: list[Any] = []
     others: list[Any] = []
     for term in _terms(gradient):
