@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.processes import run_case
 from tests.repository import ROOT
 from tfscale.doctor.child import ask_tensorflow
 
@@ -76,6 +77,14 @@ def test_job_of_two_workers():
     assert len(re.findall(r"\d B +[\d.]+ ms +[\d.,]+ MB/s", out)) == 4
     # The chief alone prints the table.
     assert "[1]" not in out
+
+
+def test_a_worker_that_leaves_after_its_last_number_is_no_error(tmp_path):
+    task = {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 1}}
+    case = "tests.doctor.cases_leaving:report_beside_one_that_left"
+    report = run_case(case, args=(str(tmp_path),), env={"TF_CONFIG": json.dumps(task)})
+    assert not [line for line in report if "error" in line]
+    assert len(report[-1]["timings"]) == 4
 
 
 def test_child_that_hangs_is_ended(broken, tmp_path, monkeypatch):

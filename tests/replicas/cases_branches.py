@@ -82,7 +82,7 @@ def _step(name, own):
         rows = tfscale.gather_rows(x)
         return tf.cond(tf.reduce_sum(rows) > 0, lambda: _sent(x), lambda: 0.0)
     if name == "a loop without":
-        return _sent(tf.while_loop(lambda i, _: i < x[0, 0], lambda i, t: (i + 1, t + x[0]), (0.0, x[0]))[1])
+        return _sent(tf.while_loop(lambda i, _: i < tf.shape(x)[0], lambda i, t: (i + 1, t + x[i]), (0, x[0]))[1])
     raise AssertionError(name)
 
 

@@ -5,6 +5,7 @@
 Each line of FILE is a JSON object; together they are the report, as far as it came.
 """
 
+import contextlib
 import json
 import os
 import statistics
@@ -79,8 +80,10 @@ def _reduce(tell: Any, cluster: ClusterSpec, timeout_s: float) -> None:
         ).implementation,
     )
     tell(timings=[_time(strategy, size) for size in SIZES])
-    # Nobody leaves before all have written theirs: TensorFlow ends a worker whose chief is gone.
-    _time(strategy, 1)
+    # Nobody leaves before all have written theirs: TensorFlow ends a worker whose chief is gone. Whoever has got this
+    # number may be gone before it has reached all others.
+    with contextlib.suppress(tf.errors.OpError):
+        _time(strategy, 1)
     time.sleep(_LEAVE_S if cluster.is_chief else 0)
 
 

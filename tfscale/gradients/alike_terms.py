@@ -49,7 +49,7 @@ def refuse_terms_alike(walk: ReplicaWalk, gradients: Sequence[Any], variables: S
         for term, is_divided in terms
         if not is_divided and _is_alike(walk, term) and _is_whole(walk, term, handles)
     ]
-    if not alike or len(alike) == len(terms):
+    if not alike:
         return
     raise ModelError(
         "In a function of `strategy.run` a replica's loss is its part of a sum, which the optimizer adds up: what is "

@@ -307,13 +307,11 @@ def counted_before() -> dict[str, Any]:
 
 
 class ClipsLate(ModuleLoss):
-    """Shrinks gradients, little by little, for as long as they are larger than those of ordinary rows."""
+    """Shrinks gradients that are larger than those of ordinary rows; of these, by less than rounding shows."""
 
     def changed(self, gradients: Any) -> Any:
-        def is_large(*scaled: Any) -> Any:
-            return tf.linalg.global_norm(scaled) > 50.0
-
-        return tf.while_loop(is_large, lambda *scaled: [0.99 * each for each in scaled], gradients)
+        factor = (1.0 + (tf.linalg.global_norm(gradients) / 100.0) ** 8) ** -0.125
+        return [each * factor for each in gradients]
 
 
 def later(outlier: int, steps_per_execution: int = 1) -> tuple[str, int]:
