@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.gather import gather_rows
+from tfscale.exact.numbers_of_loops import number_as_counted
 from tfscale.exact.terms import as_mean, is_gathered, meet_term, tells_whole_results
 from tfscale.framework.autograph import in_place_of
 from tfscale.framework.losses import arguments_of_function, metric_function
@@ -28,12 +28,9 @@ from tfscale.replicas.all_reduce import all_reduce_sum, replica_number
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.made import made_under
 from tfscale.replicas.own_share import make_lone_share
-from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_count import is_in_loop
 from tfscale.replicas.share import Share, current_share, in_share
 from tfscale.step_context import Flag, Slot
-
-_log = logging.getLogger(__name__)
 
 
 class Given(list[tuple[keras.metrics.Metric, Any]]):
@@ -49,8 +46,6 @@ _GIVEN = Slot[Given | None]("results")
 _BEFORE = Slot[dict[int, tf.Tensor] | None]("states_before", shown=len)
 RESETTING = Flag("resets_metrics")
 """Whether what a variable holds after an assignment is of no interest to anybody."""
-# Metrics of which it was said once that they are given numbers of replicas.
-WARNED = Fact[weakref.WeakSet[keras.metrics.Metric]](ReplicaGroup, "warned_of", lambda each: [one.name for one in each])
 
 
 def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
@@ -128,8 +123,11 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
     if _GIVEN.value is not None and any(metric is asked for asked, _ in _GIVEN.value):
         _GIVEN.value.has_earlier = True
     if share is None:
-        _warn_of_number_in_loop(metric, args)
-        return update(*args, **kwargs)
+        if not (is_in_loop() and type(metric).update_state in _COUNTING_NUMBERS and _is_one_number(args)):
+            return update(*args, **kwargs)
+        weight = args[1] if len(args) > 1 else kwargs.get("sample_weight")
+        value, weight = number_as_counted(metric, args[0], weight)
+        return update(value, sample_weight=weight)
     is_divided = share.num_replicas > 1 or share.logical is not None
     if is_divided and (is_gathered(metric) or _may_need_all_rows(metric, args, share)):
         _refuse_logical(metric, share)
@@ -155,20 +153,8 @@ def _refuse_logical(metric: keras.metrics.Metric, share: Share) -> None:
         )
 
 
-def _warn_of_number_in_loop(metric: Any, args: Sequence[Any]) -> None:
-    is_counting = is_in_loop() and type(metric).update_state in _COUNTING_NUMBERS and len(args) > 0
-    if not is_counting or tf.convert_to_tensor(args[0]).shape.rank != 0:
-        return
-    warned = WARNED.ensure(tf.distribute.get_strategy(), weakref.WeakSet())
-    if metric in warned:
-        return
-    warned.add(metric)
-    _log.warning(
-        "metric %r is given one number by each replica in `strategy.run`, and logs their mean, which one device does "
-        "not: a part of a sum comes out too small. Give it a number for each example, or update it with what "
-        '`strategy.reduce("SUM", ...)` returns',
-        metric.name,
-    )
+def _is_one_number(args: Sequence[Any]) -> bool:
+    return len(args) > 0 and bool(tf.convert_to_tensor(args[0]).shape.rank == 0)
 
 
 def _is_list_of_numbers(value: Any) -> bool:

@@ -14,15 +14,15 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.gradients.own_means import plain_factor, plain_number
+from tfscale.gradients.own_means import plain_factor
 from tfscale.gradients.own_noise import draws_of_seed
+from tfscale.replicas.divided import FACTORS, divides_by_plain_count, divides_by_replicas
 from tfscale.replicas.graph_walk import operations_behind
 from tfscale.replicas.replica_count import noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 from tfscale.replicas.share import num_replicas
 
 _SUMS = frozenset(("AddN", "AddV2", "Sub"))
-_FACTORS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
 _HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
 _ROW_SUMS = frozenset(("BiasAddGrad", "Sum"))
 # So TensorFlow names what a tape makes.
@@ -69,7 +69,7 @@ def _terms(gradient: Any) -> Iterator[tuple[Any, bool]]:
         if inner.op.type not in _SUMS:
             yield tensor, is_divided
             continue
-        is_divided = is_divided or any(map(_divides, _factors_of(tensor, inner)))
+        is_divided = is_divided or any(map(divides_by_replicas, _factors_of(tensor, inner)))
         left += [(each, is_divided) for each in inner.op.inputs]
 
 
@@ -100,16 +100,10 @@ def _before_factor(tensor: Any) -> Any:
     op = tensor.op
     if op.type in _HAND_ON:
         return op.inputs[0]
-    numbers = [each for each in op.inputs if each.shape.num_elements() == 1] if op.type in _FACTORS else []
+    numbers = [each for each in op.inputs if each.shape.num_elements() == 1] if op.type in FACTORS else []
     if len(numbers) != 1 or op.outputs[0].shape.num_elements() == 1:
         return None
     return next(each for each in op.inputs if each is not numbers[0])
-
-
-def _divides(op: Any) -> bool:
-    """Whether an operation divides by the number of replicas, told or plain, or by a replica's part."""
-    parts = noted_parts()
-    return _divides_by(op, num_replicas()) or any(id(each.op) in parts for each in op.inputs)
 
 
 def _is_alike(walk: ReplicaWalk, term: Any) -> bool:
@@ -129,8 +123,8 @@ def _is_whole(walk: ReplicaWalk, term: Any, handles: set[int]) -> bool:
         return False
     if isinstance(rows, int) and any(_sums_rows(op, rows) for op in behind):
         return False
-    by_hand = any(_divides_by(op, num_replicas()) for op in behind)
-    factors = [term, *(term.op.inputs if term.op.type in _FACTORS else [])]
+    by_hand = any(divides_by_plain_count(op) for op in behind)
+    factors = [term, *(term.op.inputs if term.op.type in FACTORS else [])]
     return not by_hand and all(plain_factor(each) != 0 for each in factors)
 
 
@@ -151,15 +145,3 @@ def _sums_rows(op: Any, rows: int) -> bool:
         return False
     # Two rows or one after the other, as of tokens.
     return bool(shape[0] == rows or (rows > 1 and shape[0] % rows == 0))
-
-
-def _divides_by(op: Any, count: int) -> bool:
-    """Whether an operation divides by the number of replicas, as a plain number. Of two, a half may be anything."""
-    if op.type not in _FACTORS or not op.outputs[0].dtype.is_floating:
-        return False
-    is_product = op.type.startswith("Mul")
-    if is_product and count == 2:
-        return False
-    wanted = 1 / count if is_product else count
-    numbers = [plain_number(each) for each in op.inputs[0 if is_product else 1 :]]
-    return any(number is not None and abs(number - wanted) < 1e-6 for number in numbers)

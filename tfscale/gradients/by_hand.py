@@ -14,12 +14,13 @@ from tfscale.errors import ModelError
 from tfscale.gradients.alike_terms import refuse_terms_alike
 from tfscale.gradients.own_means import refuse_own_means
 from tfscale.gradients.own_noise import drawn_apart
+from tfscale.replicas.divided import FACTORS
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 
 # Of a sum they are not the sum of what they are of its parts; none is the last one on the way back to a variable.
 _NOT_LINEAR = frozenset(("Abs", "ClipByValue", "Maximum", "Minimum", "Sign", "Sqrt", "Square", "Tanh"))
-_FACTORS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
+
 _HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
 
 
@@ -77,7 +78,7 @@ def _needs_sum(tensor: tf.Tensor) -> Any:
         op = tensor.op
         if op.type in _NOT_LINEAR:
             return op
-        if op.type in _FACTORS:
+        if op.type in FACTORS:
             numbers = [each for each in op.inputs if each.shape.num_elements() == 1]
             if len(numbers) != 1:
                 break

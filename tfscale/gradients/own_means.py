@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.replicas.graph_walk import SAME_VALUES, operations_behind
+from tfscale.replicas.graph_walk import SAME_VALUES, operations_behind, plain_number
 from tfscale.replicas.replica_count import noted_parts, own_rows
 from tfscale.replicas.share import num_replicas
 
@@ -96,12 +96,6 @@ def plain_factor(slope: tf.Tensor) -> float | None:
         else:
             number = plain_number(slope)
             return None if number is None else factor * number
-
-
-def plain_number(tensor: tf.Tensor) -> float | None:
-    """That of which all of a tensor is made, where the graph tells it."""
-    value = tf.get_static_value(tensor)
-    return float(value.flat[0]) if value is not None and value.size and (value == value.flat[0]).all() else None
 
 
 def _is_over_rows(quotient: Any, size: int | None) -> bool:

@@ -97,3 +97,9 @@ def operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:
             if id(each.op) not in seen:
                 seen.add(id(each.op))
                 left.append(each.op)
+
+
+def plain_number(tensor: tf.Tensor) -> float | None:
+    """That of which all of a tensor is made, where the graph tells it."""
+    value = tf.get_static_value(tensor)
+    return float(value.flat[0]) if value is not None and value.size and (value == value.flat[0]).all() else None

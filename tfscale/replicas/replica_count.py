@@ -170,6 +170,13 @@ def current_part() -> Callable[[tf.DType], tf.Tensor] | None:
     return None if rows is None or is_in_step() else rows.part
 
 
+def part_asked_for() -> Callable[[tf.DType], tf.Tensor] | None:
+    """As `current_part`, noted as if the script itself had asked how many replicas there are."""
+    if (asks := _ASKS.value) is not None:
+        asks.append(1)
+    return current_part()
+
+
 def told(count: int) -> Any:
     """What a script is told that asks a strategy of `count` replicas how many there are."""
     if (asks := _ASKS.value) is not None:
