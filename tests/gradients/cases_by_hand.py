@@ -289,6 +289,7 @@ def _trained_by(
     loss_of: Callable[[Any], Any],
     shapes: str,
     beside: Callable[[Any, Any], Any] = lambda own, _: own,
+    change: Callable[[Any], Any] | None = None,
 ) -> np.ndarray:
     with strategy.scope():
         kernel = keras.Variable(X[:5, :2])
@@ -301,7 +302,8 @@ def _trained_by(
         with tf.GradientTape() as tape:
             loss = loss_of(tf.reduce_mean(tf.square(y - tf.tanh(x @ kernel)), -1))
             loss = beside(loss, tf.convert_to_tensor(kernel))
-        optimizer.apply(tape.gradient(loss, [kernel.value]), [kernel])
+        gradients = tape.gradient(loss, [kernel.value])
+        optimizer.apply(change(gradients) if change else gradients, [kernel])
 
     tf.function(lambda *args: strategy.run(step, args=args))(*batch)
     return np.array(kernel)
@@ -310,6 +312,28 @@ def _trained_by(
 def _alone(name: str) -> Callable[[Any], Any]:
     """On one device what is summed is what it was."""
     return _global if "clipped" in name else lambda gradients: gradients
+
+
+# A loss, of whose gradients a replica asks its context for the mean; and whether it is refused.
+AVERAGED: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "mean": (tf.reduce_mean, False),
+    "mean by the rows of its shape": (LOSSES["mean by the rows of its shape"][0], False),
+    "a tenth of a mean": (LOSSES["a tenth of a mean"][0], False),
+    "mean over replicas": (LOSSES["mean over replicas"][0], True),
+    "average": (LOSSES["average"][0], True),
+    "average over the batch": (LOSSES["average over the batch"][0], True),
+    "sum": (tf.reduce_sum, True),
+}
+
+
+def averaged(replicas: int, shapes: str) -> dict[str, float | str]:
+    """As `losses`, of gradients of which the mean is taken by hand."""
+
+    def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
+        mean = _all_reduced("MEAN") if isinstance(batch[0], tf.distribute.DistributedValues) else None
+        return _trained_by(strategy, batch, AVERAGED[name][0], shapes, change=mean)
+
+    return _differences(replicas, AVERAGED, train)
 
 
 def means(replicas: int) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.gradients.cases_by_hand import ADDED, LINEAR, LOSSES, PENALTIES, WAYS
+from tests.gradients.cases_by_hand import ADDED, AVERAGED, LINEAR, LOSSES, PENALTIES, WAYS
 from tests.processes import run_case, run_workers
 
 CASES = "tests.gradients.cases_by_hand"
@@ -33,6 +33,12 @@ def test_what_is_added_to_gradients_and_nobody_divides_is_refused(replicas):
 def test_a_loss_that_is_a_mean_of_own_rows_is_refused(replicas, shapes):
     found = run_case(f"{CASES}:losses", args=(replicas, shapes), timeout_s=300)
     _assert_named(found, LOSSES, "num_replicas_in_sync")
+
+
+@pytest.mark.parametrize(("replicas", "shapes"), [(3, "known"), (2, "open")])
+def test_the_mean_of_gradients_of_parts_is_refused(replicas, shapes):
+    found = run_case(f"{CASES}:averaged", args=(replicas, shapes), timeout_s=300)
+    _assert_named(found, AVERAGED, 'all_reduce("SUM", ...)')
 
 
 @pytest.mark.parametrize("replicas", [2, 3])

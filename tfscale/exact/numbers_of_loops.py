@@ -16,10 +16,11 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.replicas.divided import FACTORS, divides_by_replicas
+from tfscale.replicas.divided import FACTORS, divides_by_replicas, multiplies_by_replicas
 from tfscale.replicas.graph_walk import SAME_VALUES, operations_behind, plain_number
+from tfscale.replicas.marks import mark_number
 from tfscale.replicas.owners import Fact, ReplicaGroup
-from tfscale.replicas.replica_count import noted_parts, own_rows, part_asked_for
+from tfscale.replicas.replica_count import noted_counts, noted_parts, own_rows, part_asked_for
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 
 _log = logging.getLogger(__name__)
@@ -97,8 +98,23 @@ def kind_of_number(number: Any) -> Kind | None:
     Args:
         number: A tensor. To be asked by the replica, in the graph of its loop.
     """
-    kinds = {_kind_of_term(term, is_divided) for term, is_divided in _terms(number)}
+    kinds = {_kind_of_term(term, times) for term, times in _terms(number)}
     return kinds.pop() if len(kinds) == 1 else None
+
+
+def mark_numbers(values: Any) -> None:
+    """Marks, in a graph, what are a replica's parts of sums or means over its rows. To be called by it, in its loop.
+
+    Args:
+        values: Nested structure of what a function of the loop returns.
+    """
+    if own_rows() is None:
+        return
+    for leaf in tf.nest.flatten(values):
+        if tf.is_symbolic_tensor(leaf) and leaf.shape.rank == 0 and leaf.dtype.is_floating:
+            kind = kind_of_number(leaf)
+            if kind in (Kind.PART, Kind.MEAN):
+                mark_number(leaf, is_mean=kind is Kind.MEAN)
 
 
 def _may_be_either(number: tf.Tensor) -> bool:
@@ -106,22 +122,22 @@ def _may_be_either(number: tf.Tensor) -> bool:
     return plain_number(number) == 1 == own_rows()
 
 
-def _terms(number: Any) -> Iterator[tuple[Any, bool]]:
-    """Of what a number is a sum, by whatever that is multiplied; and whether the number of replicas divides that."""
-    left = [(number, False)]
+def _terms(number: Any) -> Iterator[tuple[Any, int]]:
+    """Of what a number is a sum, by whatever that is multiplied; and how often the number of replicas multiplies it."""
+    left = [(number, 0)]
     while left:
-        tensor, is_divided = left.pop()
+        tensor, times = left.pop()
         op = tensor.op if tf.is_symbolic_tensor(tensor) else None
         if op is None or id(op) in noted_parts():
-            yield tensor, is_divided
+            yield tensor, times
         elif op.type in SAME_VALUES or op.type == "Neg":
-            left.append((op.inputs[0], is_divided))
+            left.append((op.inputs[0], times))
         elif op.type in _SUMS:
-            left += [(each, is_divided) for each in op.inputs]
+            left += [(each, times) for each in op.inputs]
         elif (inner := _multiplied(op)) is not None:
-            left.append((inner, is_divided or divides_by_replicas(op)))
+            left.append((inner, times + multiplies_by_replicas(op) - divides_by_replicas(op)))
         else:
-            yield tensor, is_divided
+            yield tensor, times
 
 
 def _multiplied(op: Any) -> Any:
@@ -139,16 +155,30 @@ def _is_factor(tensor: Any) -> bool:
     return id(tensor.op) in noted_parts() or _is_alike(tensor)
 
 
-def _kind_of_term(term: Any, is_divided: bool) -> Kind | None:
+def _kind_of_term(term: Any, times: int) -> Kind | None:
+    """That of a term which the number of replicas multiplies so often, or divides if it is less than zero."""
+    kind = _kind_of_itself(term)
+    if times == 0 or kind is None:
+        return kind
+    if times < 0:
+        # One that is divided further is a part of something smaller.
+        return Kind.PART
+    return Kind.MEAN if kind is Kind.PART and times == 1 else None
+
+
+def _kind_of_itself(term: Any) -> Kind | None:
     if not tf.is_symbolic_tensor(term):
-        return Kind.PART if is_divided or _counts_rows(term) else Kind.ALIKE
+        return Kind.PART if _counts_rows(term) else Kind.ALIKE
     op = term.op
+    if id(op) in noted_counts():
+        # To one device it is one replica, and nothing tells what becomes of it.
+        return None
     if id(op) in noted_parts() or _counts_rows(term) or (op.type == "Sum" and _has_own_rows(op.inputs[0])):
         return Kind.PART
     if _is_alike(term):
-        return Kind.PART if is_divided else Kind.ALIKE
+        return Kind.ALIKE
     is_mean = op.type == "Mean" or (op.type in FACTORS and _summed(op.inputs[0]) and _counts_rows(op.inputs[1]))
-    return (Kind.PART if is_divided else Kind.MEAN) if is_mean else None
+    return Kind.MEAN if is_mean else None
 
 
 def _has_own_rows(tensor: Any) -> bool:

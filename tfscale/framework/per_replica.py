@@ -10,16 +10,17 @@ from tensorflow.python.distribute import values as distributed_values
 
 
 class _OfRowsSpec(distributed_values.PerReplicaSpec):
-    """The values of the replicas, and then their rows."""
+    """The values of the replicas, then their rows, and of what kind they are."""
 
     value_type = property(lambda self: OfRows)
 
     def _to_components(self, value: Any) -> Any:
-        return (*super()._to_components(value), *value.rows)
+        return (*super()._to_components(value), *value.rows, value.kind)
 
     def _from_components(self, components: Any) -> Any:
-        half = len(components) // 2
-        return OfRows(components[:half], components[half:])
+        *each, kind = components
+        half = len(each) // 2
+        return OfRows(each[:half], each[half:], kind)
 
 
 class OfRows(distributed_values.PerReplica):
@@ -32,24 +33,32 @@ class OfRows(distributed_values.PerReplica):
     Args:
         values: By replica of this process.
         rows: Likewise, int64 tensors; negative where they are not known.
+        kind: A number that says what all of them are to whoever has made them, a tensor.
     """
 
-    def __init__(self, values: Sequence[Any], rows: Sequence[tf.Tensor]):
+    def __init__(self, values: Sequence[Any], rows: Sequence[tf.Tensor], kind: tf.Tensor):
         super().__init__(values)
         self.rows = tuple(rows)
+        self.kind = kind
 
     @property
     def _type_spec(self) -> Any:
-        return _OfRowsSpec(*(tf.type_spec_from_value(each) for each in (*self.values, *self.rows)))
+        return _OfRowsSpec(*(tf.type_spec_from_value(each) for each in (*self.values, *self.rows, self.kind)))
 
 
-def with_rows(value: Any, rows: Sequence[tf.Tensor]) -> Any:
-    """A value of several replicas that knows of how many rows each of it is; any other as it is."""
+def with_rows(value: Any, rows: Sequence[tf.Tensor], kind: int) -> Any:
+    """A value of several replicas that knows of how many rows each of it is, and its kind; any other as it is."""
     if type(value) is not distributed_values.PerReplica or not all(map(tf.is_tensor, value.values)):
         return value
-    return OfRows(value.values, rows)
+    return OfRows(value.values, rows, tf.constant(kind))
 
 
 def rows_of(value: Any) -> Sequence[tf.Tensor] | None:
     """Of how many rows each replica's value is; None for a value that does not say."""
     return value.rows if isinstance(value, OfRows) else None
+
+
+def kind_of(value: Any) -> int:
+    """Of what kind a value said that it is; 0 where it does not, or in a graph to which that was given."""
+    kind = tf.get_static_value(value.kind) if isinstance(value, OfRows) else None
+    return 0 if kind is None else int(kind)

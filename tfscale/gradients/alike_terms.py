@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.gradients.own_means import plain_factor
+from tfscale.gradients.own_means import OF_TAPE, plain_factor
 from tfscale.gradients.own_noise import draws_of_seed
 from tfscale.replicas.divided import FACTORS, divides_by_plain_count, divides_by_replicas
 from tfscale.replicas.graph_walk import operations_behind
@@ -25,8 +25,6 @@ from tfscale.replicas.share import num_replicas
 _SUMS = frozenset(("AddN", "AddV2", "Sub"))
 _HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
 _ROW_SUMS = frozenset(("BiasAddGrad", "Sum"))
-# So TensorFlow names what a tape makes.
-_OF_TAPE = "gradient_tape/"
 
 
 def refuse_terms_alike(walk: ReplicaWalk, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
@@ -119,7 +117,7 @@ def _is_whole(walk: ReplicaWalk, term: Any, handles: set[int]) -> bool:
     if any(id(op) in parts or is_collective(op) for op in behind):
         # What the loop has sent may be by how many the rows of all replicas are.
         return False
-    if not any(_OF_TAPE in op.name for op in behind) and not _is_added_to_gradients(walk, term, behind, handles):
+    if not any(OF_TAPE in op.name for op in behind) and not _is_added_to_gradients(walk, term, behind, handles):
         return False
     if isinstance(rows, int) and any(_sums_rows(op, rows) for op in behind):
         return False

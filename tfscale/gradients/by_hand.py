@@ -11,8 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.numbers_of_loops import Kind, kind_of_number
 from tfscale.gradients.alike_terms import refuse_terms_alike
-from tfscale.gradients.own_means import refuse_own_means
+from tfscale.gradients.own_means import are_of_parts, refuse_own_means
 from tfscale.gradients.own_noise import drawn_apart
 from tfscale.replicas.divided import FACTORS
 from tfscale.replicas.graph_walk import depends_on
@@ -57,6 +58,29 @@ def are_summed_by_hand(gradients: Sequence[Any], variables: Sequence[Any], strat
     refuse_own_means(tensors)
     refuse_terms_alike(walk, tensors, variables)
     return False
+
+
+def refuse_mean_of_parts(value: Any) -> None:
+    """Refuses that a loop by hand takes the mean over the replicas of what are parts of a sum.
+
+    Args:
+        value: Of one replica, for which it asks its context.
+
+    Raises:
+        ModelError: When the graph tells that it has been divided already.
+    """
+    leaves = [each for each in tf.nest.flatten(value) if tf.is_symbolic_tensor(each) and each.dtype.is_floating]
+    numbers = [each for each in leaves if each.shape.rank == 0]
+    arrays = [each for each in leaves if each.shape.rank != 0]
+    parts = [each for each in numbers if kind_of_number(each) is Kind.PART]
+    if not parts and not (arrays and are_of_parts(arrays)):
+        return
+    name = (parts or arrays)[0].name
+    raise ModelError(
+        "What each replica has divided by the number of replicas, or by the size of the batch, is its part of a sum, "
+        "of which the mean is less than one device has.\n"
+        f'Received: `all_reduce("MEAN", ...)` of {name!r}. Write `all_reduce("SUM", ...)`.'
+    )
 
 
 def _refuse_noise(gradients: Sequence[Any]) -> None:

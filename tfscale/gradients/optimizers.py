@@ -32,7 +32,7 @@ from tfscale.framework.optimizers import (
 from tfscale.framework.replicas import write_locally
 from tfscale.gradients.adascale import AdaScaleSGD, OwnMoments, own_moments
 from tfscale.gradients.averages import average_once_per_update
-from tfscale.gradients.by_hand import are_summed_by_hand
+from tfscale.gradients.by_hand import are_summed_by_hand, refuse_mean_of_parts
 from tfscale.gradients.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.gradients.noise import note_own_gradients, note_total
 from tfscale.gradients.own_noise import note_own_noise
@@ -316,6 +316,8 @@ def answer_all_reduce(value: Any, send: Callable[[Any], Any], mean: Callable[[An
 def _mean_over_rows(value: Any, send: Callable[[Any], Any], mean: Callable[[Any], Any]) -> Any:
     """The mean in which a replica counts by its rows: what a variable with `aggregation` MEAN is set to."""
     part, share = current_part(), current_share()
+    if part is not None:
+        refuse_mean_of_parts(value)
     if share is not None and share.num_replicas == 1:
         # A lone replica would wait for the others, which do not take part.
         return mean(value) if divides_calls() else value

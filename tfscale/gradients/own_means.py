@@ -24,6 +24,8 @@ _HAND_ON = SAME_VALUES | _REPEATS | {"Neg"}
 # From the shape of something to how many rows it has.
 _COUNTS = frozenset(("Cast", "GatherV2", "Identity", "Prod", "Squeeze", "StridedSlice"))
 _SHAPES = frozenset(("Shape", "Size"))
+# So TensorFlow names what a tape makes.
+OF_TAPE = "gradient_tape/"
 
 
 def refuse_own_means(gradients: Sequence[Any]) -> None:
@@ -45,6 +47,20 @@ def refuse_own_means(gradients: Sequence[Any]) -> None:
         "`strategy.num_replicas_in_sync`, which counts each replica's rows there, or write "
         "`tf.nn.compute_average_loss(loss_of_each_example)`."
     )
+
+
+def are_of_parts(gradients: Sequence[Any]) -> bool:
+    """Whether gradients are those of a part of a sum, and of no mean over the rows of one replica.
+
+    Args:
+        gradients: Tensors of a graph, in a loop by hand.
+    """
+    rows = own_rows()
+    # As many replicas as rows, or one row, do not tell.
+    if rows is None or (isinstance(rows, int) and rows in (0, 1, num_replicas())):
+        return False
+    behind = operations_behind(gradients, through_shapes=False)
+    return any(OF_TAPE in op.name for op in behind) and next(_own_means(gradients), None) is None
 
 
 def _own_means(gradients: Sequence[Any]) -> Iterator[Any]:

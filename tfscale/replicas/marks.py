@@ -10,6 +10,8 @@ OWN = "tfscale_own_rows"
 EQUAL = "tfscale_equal_on_all_replicas"
 MADE_GOOD = "tfscale_made_good"
 NOISE = "tfscale_noise_of_one_replica"
+PART_OF_SUM = "tfscale_part_of_sum"
+MEAN_OF_ROWS = "tfscale_mean_of_own_rows"
 SEED_OF_REPLICA = "tfscale_seed_of_replica"
 SEED_OF_ALL = "tfscale_seed_of_all"
 
@@ -32,6 +34,11 @@ def mark_made_good(values: Any) -> None:
 def mark_noise(values: Any) -> None:
     """Says that these tensors, which a replica draws by itself, are added to its gradients."""
     _mark(values, NOISE)
+
+
+def mark_number(number: Any, *, is_mean: bool) -> None:
+    """Says that a number is the mean over the rows of one replica, or its part of a sum."""
+    _mark(number, MEAN_OF_ROWS if is_mean else PART_OF_SUM)
 
 
 def mark_seed(seed: Any, *, is_own: bool) -> None:

@@ -161,7 +161,12 @@ def own_rows() -> Any:
 def noted_parts() -> set[int]:
     """The identities of the operations that make n_i / n, or its inverse, for such a loop to divide by; in graphs."""
     parts = [divided.op.inputs[1] for _, divided in _all_noted(_PARTS)]
-    return {id(each.op) for each in (*parts, *_all_noted(_COUNTS))}
+    return {id(each.op) for each in parts} | noted_counts()
+
+
+def noted_counts() -> set[int]:
+    """Those of them that make the inverse: the number of replicas."""
+    return {id(each.op) for each in _all_noted(_COUNTS)}
 
 
 def current_part() -> Callable[[tf.DType], tf.Tensor] | None:

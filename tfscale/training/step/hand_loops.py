@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tfscale.errors import DataError, TfscaleError
 from tfscale.exact.metrics import meet_updates
+from tfscale.exact.numbers_of_loops import mark_numbers
 from tfscale.exact.terms import noting_sums
 from tfscale.gradients.optimizers import reduce_gradients_once
 from tfscale.replicas.all_reduce import all_reduce_sum
@@ -75,7 +76,9 @@ def prepare_function(
         if rows is not None and counts_first:
             rows = _counted(rows)
         with _naming_no_rows(rows), in_loop(rows), noting_sums():
-            return function(*own_args, **own_kwargs)
+            results = function(*own_args, **own_kwargs)
+            mark_numbers(results)
+            return results
 
     return on_replica
 

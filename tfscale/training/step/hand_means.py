@@ -16,9 +16,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.framework.per_replica import rows_of, with_rows
+from tfscale.errors import ModelError
+from tfscale.framework.per_replica import kind_of, rows_of, with_rows
 from tfscale.replicas.all_reduce import replica_id
 from tfscale.replicas.graph_walk import depends_on
+from tfscale.replicas.marks import MEAN_OF_ROWS, PART_OF_SUM, marked
 from tfscale.replicas.replica_batch import local_replicas
 
 _log = logging.getLogger(__name__)
@@ -27,6 +29,8 @@ _log = logging.getLogger(__name__)
 _ROWS = "tfscale_rows_of_results"
 # What goes into a loop and what comes out of it have to be of one kind, whether the rows are known or not.
 _UNKNOWN = -1
+# What numbers of the replicas are, in what leaves a function.
+_UNKNOWN_KIND, _PARTS, _MEANS = range(3)
 
 
 class MeansByRows:
@@ -66,15 +70,34 @@ class MeansByRows:
             known = [rows_of(leaf) for leaf in tf.nest.flatten(arguments)]
             rows = next(([*each] for each in known if each is not None), [_UNKNOWN] * len(rows))
         rows = [tf.cast(each, tf.int64) for each in rows]
-        return tf.nest.map_structure(lambda leaf: with_rows(leaf, rows), results)
+        return tf.nest.map_structure(lambda leaf: with_rows(leaf, rows, self._kind(leaf)), results)
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
-        """As `tf.distribute.Strategy.reduce`."""
+        """As `tf.distribute.Strategy.reduce`.
+
+        Raises:
+            ModelError: When parts of a sum are to be averaged, or means added up.
+        """
         if axis is not None:
             return self._reduce(reduce_op, value, axis)
-        if str(getattr(reduce_op, "name", reduce_op)).upper() == "MEAN":
+        is_mean = str(getattr(reduce_op, "name", reduce_op)).upper() == "MEAN"
+        for leaf in tf.nest.flatten(value):
+            _refuse_other_kind(kind_of(leaf) or self._kind(leaf), is_mean=is_mean)
+        if is_mean:
             return tf.nest.map_structure(lambda leaf: self._mean(reduce_op, leaf), value)
         return self._reduce(reduce_op, tf.nest.map_structure(self._as_numbers, value), None)
+
+    def _kind(self, leaf: Any) -> int:
+        """What the replicas of this process have, as a graph was told: parts of a sum, means, or nothing of these."""
+        own = self._strategy.experimental_local_results(leaf)
+        if not all(map(tf.is_symbolic_tensor, own)):
+            return _UNKNOWN_KIND
+        kinds = [
+            kind
+            for kind, name in ((_PARTS, PART_OF_SUM), (_MEANS, MEAN_OF_ROWS))
+            if all(id(each) in marked(each.graph, name) for each in own)
+        ]
+        return kinds[0] if kinds else _UNKNOWN_KIND
 
     def _note(self, leaf: Any, rows: tf.Tensor) -> None:
         """Of how many rows a lone replica's result is."""
@@ -130,6 +153,21 @@ class MeansByRows:
             return leaf
         # Not all workers come here: a lone replica asks nobody else.
         return self._run(_as_number, (leaf,)) if len(own) > 1 else _as_number(leaf)
+
+
+def _refuse_other_kind(kind: int, *, is_mean: bool) -> None:
+    if kind == _PARTS and is_mean:
+        raise ModelError(
+            "What each replica has divided by the number of replicas, or by the size of the batch, is its part of a "
+            "sum, of which the mean is less than one device has.\n"
+            'Received: `strategy.reduce("MEAN", ...)` of such parts. Write `strategy.reduce("SUM", ...)`.'
+        )
+    if kind == _MEANS and not is_mean:
+        raise ModelError(
+            "Of means over each replica's own rows the sum is several times what one device has.\n"
+            'Received: `strategy.reduce("SUM", ...)` of such means. Write `strategy.reduce("MEAN", ...)`, in which '
+            "each replica counts by its rows, and divide no further."
+        )
 
 
 def _is_of_no_rows(value: Any) -> bool:
