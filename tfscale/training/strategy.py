@@ -332,8 +332,8 @@ _IMPLEMENTATIONS = {
 }
 
 
-def _look_at_loop(strategy: tf.distribute.Strategy, first: int, rows: Sequence[Any], results: Any) -> None:
-    refuse_states_apart(strategy, first, rows)
+def _look_at_loop(strategy: tf.distribute.Strategy, first: int, rows: Sequence[Sequence[Any]], results: Any) -> None:
+    refuse_states_apart(strategy, first, [each[0] if each else None for each in rows])
     refuse_numbers_apart(strategy, first, rows, results)
     warn_of_own_lengths(strategy, first, results)
 

@@ -34,25 +34,31 @@ _SHOWN = 5
 
 
 @tf.autograph.experimental.do_not_convert
-def refuse_numbers_apart(strategy: tf.distribute.Strategy, first: int, rows: Sequence[Any], results: Any) -> None:
+def refuse_numbers_apart(
+    strategy: tf.distribute.Strategy, first: int, rows: Sequence[Sequence[Any]], results: Any
+) -> None:
     """Refuses what a loop by hand computes of sums over a replica's own rows and is no sum itself.
 
     Args:
         strategy: Whose `run` was just called. To be called in the same graph.
         first: How many operations the graph had before.
-        rows: How many rows each replica of this process has: numbers, tensors, or None where nobody knows.
+        rows: How many rows each replica of this process has, of each batch of another size: numbers or tensors; nothing
+            where nobody knows.
         results: What `run` returned.
 
     Raises:
         ModelError: A quotient, root, product or threshold of such sums, that nothing has brought together.
     """
-    if any(each is None for each in rows):
+    if not all(rows):
         return
-    known = [each if isinstance(each, int) else None for each in rows]
-    sizes = set(known)
+    known = [[each if isinstance(each, int) else None for each in own] for own in rows]
+    sizes = {each for own in known for each in own}
+    alone = [own[0] for own in known] if all(len(own) == 1 for own in known) else []
     weights = {tuple(each.shape) for each in made_under(strategy).variables if each.trainable}
     bends = functools.partial(_bends, sizes, weights)
-    names = taken_apart(strategy, first, results, sizes, bends, counts_values=True, keeps=True, rows=known)
+    names = taken_apart(
+        strategy, first, results, sizes, bends, counts_values=True, keeps=True, rows=alone, of_several=not alone
+    )
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise ModelError(

@@ -81,6 +81,7 @@ def taken_apart(
     counts_values: bool = False,
     keeps: bool = False,
     rows: Sequence[int | None] = (),
+    of_several: bool = False,
 ) -> list[str]:
     """As `decided_apart`, of operations of any kind.
 
@@ -93,6 +94,7 @@ def taken_apart(
         counts_values: Whether how many rows a mask leaves is such a number, too.
         keeps: Whether what a loop over rows keeps from one row to the next, and does not add up, is one, too.
         rows: For how many it was traced, by replica, where all are known.
+        of_several: Whether the numbers of rows are those of several data sets: one replica may have as many as another.
     """
     walk = ReplicaWalk(strategy, counts_values=counts_values)
     axes, shapes = AxesOfRows(walk), dict[tuple[str, int], list[Any]]()
@@ -109,7 +111,7 @@ def taken_apart(
             name
             for name, frame, each in asked
             for key in [(_without_replica(name), each.place)]
-            if _is_of_rows_together(frame, each, shapes[key], own[key], axes)
+            if _is_of_rows_together(frame, each, [each.shape] if of_several else shapes[key], own[key], axes)
             # What a replica does with one row, and others do not, is done to that row.
             and (own[key] != {1} or len(sizes) == 1)
             and walk.may_differ_by_rows(frame, each.number)

@@ -63,6 +63,8 @@ def distribute_global_batches(strategy: tf.distribute.Strategy) -> None:
         replicas = local_replicas(strategy)
         if replicas.on_several_workers:
             dataset = in_one_order(dataset)
+        if model is None:
+            _check_one_size(dataset)
         sizes = batch_sizes(dataset) if model is not None and has_own_logs(model) else None
         checked = checked_batches(dataset, expected, sizes)
         batches = functools.partial(GlobalBatches, checked, strategy, logical=logical, sizes=sizes)
@@ -99,6 +101,19 @@ def dataset_spec(dataset: Any) -> Any:
     """Specs of one global batch of a distributed dataset; None where a part of the batch is missing."""
     spec = dataset.global_spec if isinstance(dataset, GlobalBatches | OwnBatches) else one_replica_spec(dataset)
     return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.OptionalSpec) else leaf, spec)
+
+
+def _check_one_size(dataset: tf.data.Dataset) -> None:
+    """Refuses data for a loop by hand that put batches of several sizes together, where the pipeline tells."""
+    sizes = {each for each in batch_sizes(dataset) if each is not None}
+    if len(sizes) > 1:
+        raise DataError(
+            "In a loop by hand all parts of a batch must have as many rows: of each data set the replicas get their "
+            "own share.\n"
+            f"Received: batches of {' and '.join(map(str, sorted(sizes)))} rows, put together by `zip`. Give each of "
+            "the data sets to `strategy.experimental_distribute_dataset`, and its batch to `strategy.run` beside the "
+            "other."
+        )
 
 
 def _check_division(dataset: GlobalDataset, logical_replicas: int | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfscale.errors import DataError, TfscaleError
+from tfscale.errors import DataError, ModelError, TfscaleError
 from tfscale.exact.metrics import meet_updates
 from tfscale.exact.numbers_of_loops import mark_numbers
 from tfscale.exact.terms import noting_sums
@@ -30,6 +30,12 @@ from tfscale.replicas.replica_count import LoopRows, in_loop, noting_asks
 from tfscale.training.step.rehearsal import rehearse
 
 _log = logging.getLogger(__name__)
+
+_SEVERAL_PARTS = (
+    "In a function of `strategy.run` that is given batches of several data sets, and another part of each, the number "
+    "of replicas does not tell which is meant. Give `tf.nn.compute_average_loss(loss, global_batch_size=...)` the size "
+    "of the batch that the losses are of, and losses of Keras's `reduction=None`."
+)
 
 _REHEARSED = Fact["weakref.WeakSet[Any]"](ReplicaGroup, "rehearsed", lambda functions: f"{len(functions)} functions")
 
@@ -58,21 +64,19 @@ def prepare_function(
     asking = _ASK_FOR_ROWS.ensure(strategy, set())
     counts_first = code_of(given) in asking
 
-    def total_of(place: int, own: Any) -> Any:
+    def total_of(places: Sequence[int], own: Sequence[Any]) -> Any:
         if tf.executing_eagerly():
             # Nothing is rehearsed there: from the next step on.
             asking.add(code_of(given))
-        return _total_rows(strategy, (args, kwargs), place, own)
+        return _total_rows(strategy, (args, kwargs), places, own)
 
-    # Of each leaf that a replica gets, of which a value may have several: whether others have others.
-    given_leaves = tf.nest.flatten((args, kwargs))
-    are_own = [_is_of_replicas(each) for each in given_leaves for _ in tf.nest.flatten(of_replica(strategy, each, 0))]
+    are_own = _are_own(strategy, args, kwargs)
 
     @tf.autograph.experimental.do_not_convert
     def on_replica(*own_args: Any, **own_kwargs: Any) -> Any:
         if not tf.executing_eagerly():
             own_args, own_kwargs = _with_own_marked((own_args, own_kwargs), are_own)
-        rows = _rows(own_args, own_kwargs, total_of)
+        rows = _rows(own_args, own_kwargs, are_own, total_of)
         if rows is not None and counts_first:
             rows = _counted(rows)
         with _naming_no_rows(rows), in_loop(rows), noting_sums():
@@ -144,23 +148,41 @@ def _is_of_replicas(value: Any) -> bool:
     return isinstance(value, tf.distribute.DistributedValues) and not isinstance(value, tf.Variable)
 
 
-def rows_here(strategy: tf.distribute.Strategy, args: Any, kwargs: Any) -> list[Any]:
-    """How many rows each replica of this process holds, as far as the arguments of `run` tell; None where they do not.
+def rows_here(strategy: tf.distribute.Strategy, args: Any, kwargs: Any) -> list[list[Any]]:
+    """How many rows each replica of this process holds, of each batch of another size that it is given.
+
+    Nothing for one whose arguments do not tell.
 
     Args:
         strategy: Whose replicas they are.
         args: As given to `strategy.run`, with the values of all replicas.
         kwargs: Likewise.
     """
-    here = range(local_replicas(strategy).here)
-    found = [_place_of_rows(*of_replica(strategy, (args, kwargs), index)) for index in here]
-    return [None if each is None else each[1] for each in found]
+    are_own = _are_own(strategy, args, kwargs)
+    found = []
+    for index in range(local_replicas(strategy).here):
+        own_args, own_kwargs = of_replica(strategy, (args, kwargs), index)
+        rows = [*_rows_by_place(own_args, own_kwargs, are_own).values()]
+        # Of any number of rows all have as many, as far as anybody knows.
+        is_known = all(isinstance(each, int) for each in rows)
+        found.append([*dict.fromkeys(rows)] if is_known else rows[:1])
+    return found
 
 
-def _rows(own_args: Any, own_kwargs: Any, total_of: Callable[[int, Any], Any]) -> LoopRows | None:
+def _are_own(strategy: tf.distribute.Strategy, args: Any, kwargs: Any) -> list[bool]:
+    """Of each leaf that a replica gets, of which a value may have several: whether others have others."""
+    leaves = tf.nest.flatten((args, kwargs))
+    return [_is_of_replicas(each) for each in leaves for _ in tf.nest.flatten(of_replica(strategy, each, 0))]
+
+
+def _rows(
+    own_args: Any, own_kwargs: Any, are_own: Sequence[bool], total_of: Callable[[Sequence[int], Sequence[Any]], Any]
+) -> LoopRows | None:
     """What this replica holds, as far as its arguments tell."""
-    found = _place_of_rows(own_args, own_kwargs)
-    return None if found is None else LoopRows(found[1], functools.partial(total_of, *found))
+    found = _rows_by_place(own_args, own_kwargs, are_own)
+    if not found:
+        return None
+    return LoopRows(next(iter(found.values())), functools.partial(total_of, [*found], [*found.values()]))
 
 
 @contextlib.contextmanager
@@ -197,27 +219,57 @@ def code_of(function: Any) -> Any:
     return getattr(function, "__code__", type(function))
 
 
-def _place_of_rows(own_args: Any, own_kwargs: Any) -> tuple[int, Any] | None:
-    """Which leaf of a replica's arguments has rows, and how many."""
+def _rows_by_place(own_args: Any, own_kwargs: Any, are_own: Sequence[bool]) -> dict[int, Any]:
+    """Which leaves of a replica's arguments have rows, and how many; first the one that tells for all."""
     for argument in (*own_args, *own_kwargs.values()):
         if isinstance(argument, ReplicaBatch):
-            return None
+            return {}
     leaves = tf.nest.flatten((own_args, own_kwargs))
-    tensors = [place for place, leaf in enumerate(leaves) if tf.is_tensor(leaf) and leaf.shape.rank != 0]
-    if not tensors:
-        return None
+    places = [place for place, leaf in enumerate(leaves) if tf.is_tensor(leaf) and leaf.shape.rank != 0]
+    if not places:
+        return {}
     try:
-        place = tensors[plan_rows(leaves_of([leaves[place] for place in tensors])).reference]
+        plan = plan_rows(leaves_of([leaves[place] for place in places]))
+        places = [places[index] for index in (plan.reference, *plan.equal)]
     except DataError:
-        return None
-    return place, num_rows(leaves[place])
+        # Batches of several data sets, of which each replica has its own rows.
+        places = [place for place in places if are_own[place]]
+    return {place: num_rows(leaves[place]) for place in places}
 
 
-def _total_rows(strategy: tf.distribute.Strategy, arguments: Any, place: int, own: Any) -> Any:
-    """The rows of all replicas, of which this process may know all."""
-    replicas = local_replicas(strategy)
+def _total_rows(strategy: tf.distribute.Strategy, arguments: Any, places: Sequence[int], own: Sequence[Any]) -> Any:
+    """The rows of all replicas, of which this process may know all, in the first place.
+
+    Raises:
+        ModelError: When a replica's part of these is another one than in the other places.
+    """
+    replicas, given = local_replicas(strategy), tf.nest.flatten(arguments)
     if replicas.on_several_workers:
-        return tf.cast(all_reduce_sum([tf.cast(own, tf.float32)])[0], tf.int64)
-    values: Sequence[Any] = strategy.experimental_local_results(tf.nest.flatten(arguments)[place])
-    rows = [num_rows(value) for value in values]
-    return sum(rows) if len(rows) == replicas.total else own * replicas.total
+        totals = [tf.cast(each, tf.int64) for each in all_reduce_sum([tf.cast(each, tf.float32) for each in own])]
+        return _of_same_parts(own, totals)
+    values = [strategy.experimental_local_results(given[place]) for place in places]
+    rows = [[num_rows(value) for value in each] for each in values]
+    totals = [
+        sum(each) if len(each) == replicas.total else first * replicas.total
+        for each, first in zip(rows, own, strict=True)
+    ]
+    return _of_same_parts(own, totals)
+
+
+def _of_same_parts(own: Sequence[Any], totals: Sequence[Any]) -> Any:
+    """The first of the totals, of which a replica has the same part as of the others.
+
+    Raises:
+        ModelError: When it has not; where the graph does not tell, that ends its run.
+    """
+    first, whole = own[0], totals[0]
+    for each, total in zip(own[1:], totals[1:], strict=True):
+        if all(isinstance(number, int) for number in (first, whole, each, total)):
+            if each * whole != first * total:
+                raise ModelError(f"{_SEVERAL_PARTS}\nReceived: {first} of {whole} rows, and {each} of {total}.")
+        elif each is not first:
+            numbers = [tf.cast(number, tf.int64) for number in (first, whole, each, total)]
+            same = tf.equal(numbers[2] * numbers[1], numbers[0] * numbers[3])
+            with tf.control_dependencies([tf.debugging.Assert(same, [_SEVERAL_PARTS, *numbers])]):
+                whole = tf.identity(whole)
+    return whole

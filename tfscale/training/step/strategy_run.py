@@ -21,15 +21,16 @@ from tfscale.training.step.unprepared import CALLS, calling_model, is_prepared, 
 
 
 def run_loops(
-    strategy: tf.distribute.Strategy, look_at_loop: Callable[[tf.distribute.Strategy, int, Sequence[Any], Any], None]
+    strategy: tf.distribute.Strategy,
+    look_at_loop: Callable[[tf.distribute.Strategy, int, Sequence[Sequence[Any]], Any], None],
 ) -> None:
     """Makes `strategy.run` prepare what loops by hand give to it, and `strategy.reduce` take means by rows.
 
     Args:
         strategy: To be changed.
         look_at_loop: Looks at what a function of a loop by hand has become in a graph; told of the strategy, of the
-            number of operations that the graph had before, of the rows of each replica of this process and of the
-            results.
+            number of operations that the graph had before, of the rows of each replica of this process, of each
+            batch that it is given, and of the results.
     """
     run, reduce = strategy.run, strategy.reduce
     means = MeansByRows(strategy, run, reduce)
@@ -46,7 +47,7 @@ def run_loops(
             if fn not in lifted:
                 lifted[fn] = lift(fn)
             results = lifted[fn](args, kwargs, options)
-            return means.with_rows(results, rows_here(strategy, args, kwargs or {}), (args, kwargs))
+            return means.with_rows(results, _one_each(rows_here(strategy, args, kwargs or {})), (args, kwargs))
         is_by_hand = calling_model(CALLS + ON_BATCH) is None
         if is_by_hand:
             begin_loop(strategy, fn)
@@ -62,7 +63,7 @@ def run_loops(
             rows = rows_here(strategy, args, kwargs or {})
             if known is not None:
                 look_at_loop(strategy, known, rows, results)
-            results = means.with_rows(results, rows, (args, kwargs))
+            results = means.with_rows(results, _one_each(rows), (args, kwargs))
         model = calling_model(ON_BATCH)
         if model is None or is_prepared(model):
             return results
@@ -71,3 +72,8 @@ def run_loops(
         return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
     strategy.run, strategy.reduce = run_once, in_place_of(reduce)(means.reduce)
+
+
+def _one_each(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """The number of rows of each replica; None where there are several, or none."""
+    return [each[0] if len(each) == 1 else None for each in rows]
