@@ -56,7 +56,9 @@ def are_summed_by_hand(gradients: Sequence[Any], variables: Sequence[Any], strat
             )
     _refuse_noise(tensors)
     refuse_own_means(tensors)
-    refuse_terms_alike(walk, tensors, variables)
+    # What comes back to single rows of a table is of the rows that were looked up, whatever it is.
+    dense = [each for each in gradients if each is not None and not isinstance(each, tf.IndexedSlices)]
+    refuse_terms_alike(walk, dense, variables)
     return False
 
 
