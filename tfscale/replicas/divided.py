@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfscale.replicas.graph_walk import SAME_VALUES, plain_number
-from tfscale.replicas.replica_count import noted_counts, noted_parts
+from tfscale.replicas.replica_count import noted_counts, noted_parts, noted_times
 from tfscale.replicas.share import num_replicas
 
 FACTORS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
@@ -31,7 +31,7 @@ def multiplies_by_replicas(op: Any) -> bool:
     Args:
         op: Of a graph.
     """
-    return op.type.startswith("Mul") and any(_is_made_of(each, noted_counts()) for each in op.inputs)
+    return op.type.startswith("Mul") and any(_is_made_of(each, noted_times()) for each in op.inputs)
 
 
 def divides_by_plain_count(op: Any) -> bool:

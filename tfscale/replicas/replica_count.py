@@ -57,6 +57,8 @@ _ASKS = Slot[list[int] | None]("asks_for_replicas")
 _UNCONVERTED = ("NOT CONVERTIBLE TO TENSOR", "_CountInLoop", "of type 'ReplicaCount'")
 # In a graph, what was made of the number of replicas.
 _COUNTS = "tfscale_counts_of_replicas"
+# Likewise, by what something was multiplied that is a replica's own.
+_TIMES = "tfscale_times_replicas"
 # Likewise, what was divided by it, and what came of that.
 _PARTS = "tfscale_parts_of_replicas"
 # The graphs in which such is noted while a function runs: the step's own, and those of functions that it calls.
@@ -167,6 +169,11 @@ def noted_parts() -> set[int]:
 def noted_counts() -> set[int]:
     """Those of them that make the inverse: the number of replicas."""
     return {id(each.op) for each in _all_noted(_COUNTS)}
+
+
+def noted_times() -> set[int]:
+    """As `noted_counts`, by which something was multiplied."""
+    return noted_counts() | {id(each.op) for each in _all_noted(_TIMES)}
 
 
 def current_part() -> Callable[[tf.DType], tf.Tensor] | None:
@@ -366,7 +373,10 @@ def _multiplied(value: Any, now: Any) -> Any:
         return value * now
     value = tf.convert_to_tensor(value)
     if value.dtype.is_floating:
-        product = value * now.rows.count(value.dtype)
+        count = now.rows.count(value.dtype)
+        if tf.is_symbolic_tensor(count):
+            _note(count.graph, _TIMES, count)
+        product = value * count
         return product if tf.get_static_value(value) is None else _noted(product)
     # The rows of a replica, times the number of replicas, are those of the batch.
     is_rows = tf.equal(value, tf.cast(now.rows.own, value.dtype))

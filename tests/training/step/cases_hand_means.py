@@ -139,3 +139,56 @@ def on_workers() -> tuple[dict[str, float], list[str]]:
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("tfscale.training.step.hand_means").addHandler(handler)
     return means(1), said
+
+
+# A number of a replica's rows, and by which of the two all of them are that of one device.
+REDUCED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "mean": (tf.reduce_mean, "MEAN"),
+    "sum": (tf.reduce_sum, "SUM"),
+    "average": (lambda rows: tf.nn.compute_average_loss(tf.reduce_sum(rows, -1)), "SUM"),
+    "average over the batch": (lambda rows: tf.reduce_sum(rows) / len(ROWS), "SUM"),
+    "mean over replicas": (
+        lambda rows: tf.reduce_mean(rows) / tf.distribute.get_strategy().num_replicas_in_sync,
+        "SUM",
+    ),
+    "loss of Keras": (lambda rows: keras.losses.MeanSquaredError()(rows, tf.zeros_like(rows)), "SUM"),
+    "loss of Keras, times replicas": (
+        lambda rows: (
+            keras.losses.MeanSquaredError()(rows, tf.zeros_like(rows))
+            * tf.distribute.get_strategy().num_replicas_in_sync
+        ),
+        "MEAN",
+    ),
+}
+
+
+def reduced(replicas: int) -> dict[str, float | str]:
+    """By how much what `strategy.reduce` makes of each number misses that of one device; or what was said.
+
+    Args:
+        replicas: Of this process; 1 on workers, where nothing is known outside of the function.
+    """
+    if replicas > 1:
+        tfscale.simulate_replicas(replicas)
+    strategy: Any = tfscale.DataParallel(global_batch=12).strategy
+    [batch] = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS).batch(12))
+    found: dict[str, float | str] = {}
+    for name, (number, _) in REDUCED.items():
+        expected = float(number(tf.constant(ROWS)))
+        for op in ("MEAN", "SUM"):
+            for place in ("inside", "outside") if replicas > 1 else ("inside",):
+                try:
+                    value = _reduced(strategy, batch, number, op, is_inside=place == "inside")
+                    found[f"{name}, {op}, {place}"] = abs(value - expected)
+                except tfscale.ModelError as error:
+                    found[f"{name}, {op}, {place}"] = str(error)
+    return found
+
+
+def _reduced(strategy: Any, batch: Any, number: Callable[[Any], Any], op: str, *, is_inside: bool) -> float:
+    @tf.function
+    def run() -> Any:
+        values = strategy.run(number, args=(batch,))
+        return strategy.reduce(op, values, axis=None) if is_inside else values
+
+    return float(run() if is_inside else strategy.reduce(op, run(), axis=None))

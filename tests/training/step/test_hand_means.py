@@ -3,6 +3,7 @@
 import pytest
 
 from tests.processes import run_case, run_workers
+from tests.training.step.cases_hand_means import REDUCED
 
 
 @pytest.mark.parametrize("replicas", [2, 3, 5])
@@ -30,3 +31,23 @@ def test_means_on_workers():
         assert {name: by for name, by in missed.items() if by > 1e-6 and name not in untold} == {}
         (warning,) = said
         assert "counts each worker alike" in warning
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_mean_of_parts_and_a_sum_of_means_are_refused(replicas):
+    _assert_exact_or_named(run_case("tests.training.step.cases_hand_means:reduced", args=(replicas,)))
+
+
+def test_so_they_are_on_workers():
+    for found in run_workers("tests.training.step.cases_hand_means:reduced", 2, args=(1,)):
+        _assert_exact_or_named(found)
+
+
+def _assert_exact_or_named(found):
+    for name, each in found.items():
+        number, op, _ = name.rsplit(", ", 2)
+        if op == REDUCED[number][1]:
+            assert not isinstance(each, str), name
+            assert each < 1e-5, name
+        else:
+            assert f'Write `strategy.reduce("{REDUCED[number][1]}", ...)`' in str(each), name
