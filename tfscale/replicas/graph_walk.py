@@ -99,6 +99,17 @@ def operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:
                 left.append(each.op)
 
 
+def compares_with_itself(op: Any) -> bool:
+    """Whether an operation compares something that is never NaN with itself, as `tf.recompute_grad` does.
+
+    Args:
+        op: Of a graph.
+    """
+    if op.type not in ("Equal", "NotEqual"):
+        return False
+    return op.inputs[0] is op.inputs[1] and not op.inputs[0].dtype.is_floating
+
+
 def plain_number(tensor: tf.Tensor) -> float | None:
     """That of which all of a tensor is made, where the graph tells it."""
     value = tf.get_static_value(tensor)

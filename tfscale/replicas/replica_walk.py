@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.framework.graphs import captured_from_outside, graph_of_function
-from tfscale.replicas.graph_walk import operations_behind
+from tfscale.replicas.graph_walk import compares_with_itself, operations_behind
 from tfscale.replicas.made import made_under
 from tfscale.replicas.marks import EQUAL, OWN, SEED_OF_ALL, marked
 from tfscale.replicas.own_functions import is_of_own_function
@@ -185,6 +185,8 @@ class ReplicaWalk:
             return None
         if op.type == "Placeholder":
             return self.behind_argument(frame, tensor)
+        if compares_with_itself(op):
+            return []
         if is_collective(op) or op.type in _READERS:
             # Whose inputs are handles of variables, equal or not.
             return [(frame, each) for each in op.inputs if each.dtype in _HANDLES]

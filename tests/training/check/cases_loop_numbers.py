@@ -214,6 +214,9 @@ SUMS: dict[str, Loss] = {
     "a function of each row, one after the other": _mapped_in_turn,
     "a sum row by row": _row_by_row,
     "a mean, unit by unit": _mean_in_turn,
+    "what is computed anew on the way back": lambda y, z, n: (
+        tf.reduce_sum(tf.square(y - tf.recompute_grad(tf.tanh)(z))) / BATCH
+    ),
     "a root of each row": lambda y, z, n: tf.reduce_sum(tf.sqrt(1.0 + _each(y, z))) / BATCH,
     "a quotient in each row": lambda y, z, n: tf.nn.compute_average_loss(keras.losses.cosine_similarity(y, z)),
     "a scalar beside each row": lambda y, z, n: tf.reduce_mean(_each(y, z) + tf.reduce_mean(tf.square(z))) / n,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.replicas.graph_walk import compares_with_itself
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk, only_reads
 from tfscale.training.check.axes_of_rows import AxesOfRows
 from tfscale.training.check.loops_of_rows import LoopsOfRows, kept_from_row_to_row
@@ -242,7 +243,7 @@ def _used(walk: ReplicaWalk, frame: Frame, operations: Sequence[Any], results: S
         op = left.pop()
         if op.name not in used:
             used.add(op.name)
-            left += [each.op for each in op.inputs]
+            left += [] if compares_with_itself(op) else [each.op for each in op.inputs]
             left += [each for each in op.control_inputs if each.type not in _SAYS]
     return used
 
