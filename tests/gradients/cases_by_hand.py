@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(26, 5)).astype("float32"), RNG.normal(size=(26, 2)).astype("float32")
 
 
-def _all_reduced(op: str) -> Callable[[Any], Any]:
+def all_reduced(op: str) -> Callable[[Any], Any]:
     return lambda gradients: tf.distribute.get_replica_context().all_reduce(op, gradients)
 
 
@@ -42,9 +42,9 @@ WAYS: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "nothing": (lambda gradients: gradients, False),
     "scaled": (lambda gradients: [0.5 * each / 3.0 for each in gradients], False),
     "centred": (lambda gradients: [each - tf.reduce_mean(each, 0, keepdims=True) for each in gradients], False),
-    "summed": (_all_reduced("SUM"), False),
+    "summed": (all_reduced("SUM"), False),
     "merged": (_merged, False),
-    "summed, clipped": (lambda gradients: _global(_all_reduced("SUM")(gradients)), False),
+    "summed, clipped": (lambda gradients: _global(all_reduced("SUM")(gradients)), False),
     "summed by tfscale, clipped": (lambda gradients: _global(tfscale.sum_gradients(gradients)), False),
     "clipped by the norm of all": (_global, True),
     "clipped by its norm": (lambda gradients: [tf.clip_by_norm(each, 0.1) for each in gradients], True),
@@ -54,64 +54,13 @@ WAYS: dict[str, tuple[Callable[[Any], Any], bool]] = {
 }
 
 
-Added = Callable[[Any, Any], Any]
-
-
-def _noise(gradient: Any, _: Any) -> Any:
-    return tf.random.stateless_normal(gradient.shape, [3, 4])
-
-
-def _adding(term: Added) -> Callable[[Any, Any], Any]:
-    return lambda gradients, weights: [
-        gradient + term(gradient, weight) for gradient, weight in zip(gradients, weights, strict=True)
-    ]
-
-
-# What is added to gradients, of a loss that is a part of a sum; and whether it is refused, as no replica divides it.
-ADDED: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
-    "weights that decay": (_adding(lambda gradient, weight: 0.05 * weight), True),
-    "kernels that decay": (_adding(lambda gradient, weight: 0.05 * weight if len(weight.shape) > 1 else 0.0), True),
-    "the signs of weights": (_adding(lambda gradient, weight: -0.05 * tf.sign(tf.convert_to_tensor(weight))), True),
-    "the way to others": (_adding(lambda gradient, weight: 0.1 * (weight - tf.ones_like(gradient))), True),
-    "a number": (_adding(lambda gradient, weight: 0.05), True),
-    "noise of a seed": (_adding(_noise), True),
-    "scaled noise of a seed": (_adding(lambda gradient, weight: 0.1 * _noise(gradient, weight)), True),
-    "noise of each replica": (_adding(lambda gradient, weight: 0.1 * tf.random.normal(gradient.shape)), True),
-    "over replicas": (_adding(lambda gradient, weight: 0.05 * weight / _replicas()), False),
-    "over as many as there are": (_adding(lambda gradient, weight: 0.05 / _replicas() * weight), False),
-    "all over replicas": (
-        lambda gradients, weights: [
-            (_replicas() * gradient + 0.05 * weight) / _replicas()
-            for gradient, weight in zip(gradients, weights, strict=True)
-        ],
-        False,
-    ),
-    "noise over replicas": (_adding(lambda gradient, weight: _noise(gradient, weight) / _replicas()), False),
-    "to their sum": (
-        lambda gradients, weights: _adding(lambda _, weight: 0.05 * weight)(tfscale.sum_gradients(gradients), weights),
-        False,
-    ),
-    "nothing": (_adding(lambda gradient, weight: tf.zeros_like(weight)), False),
-    "weights by nothing": (_adding(lambda gradient, weight: 0.0 * weight), False),
-}
-
-
-def added(replicas: int) -> dict[str, float | str]:
-    """As `ways`, of what is added to gradients."""
-
-    def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
-        return _trained(strategy, batch, ADDED[name][0])
-
-    return _differences(replicas, ADDED, train)
-
-
 def _penalised(x: Any, y: Any, kernel: Any, bias: Any) -> Any:
     errors = tf.reduce_mean(tf.square(y - tf.tanh(x @ kernel + bias)), -1)
     penalty = tf.nn.scale_regularization_loss(0.1 * tf.reduce_sum(tf.convert_to_tensor(kernel) ** 2))
     return tf.nn.compute_average_loss(errors) + penalty
 
 
-def _trained(
+def trained(
     strategy: Any,
     batch: Any,
     gradients_of: Callable[[Any, Any], Any],
@@ -140,12 +89,12 @@ def ways(replicas: int) -> dict[str, float | str]:
         is_alone = not isinstance(batch[0], tf.distribute.DistributedValues)
         by_itself = is_alone and ("summed" in name or name == "merged")
         change = _alone(name) if by_itself else WAYS[name][0]
-        return _trained(strategy, batch, lambda gradients, _: change(gradients))
+        return trained(strategy, batch, lambda gradients, _: change(gradients))
 
-    return _differences(replicas, WAYS, train)
+    return differences(replicas, WAYS, train)
 
 
-def _differences(replicas: int, names: Iterable[str], train: Callable[[Any, Any, str], Any]) -> dict[str, float | str]:
+def differences(replicas: int, names: Iterable[str], train: Callable[[Any, Any, str], Any]) -> dict[str, float | str]:
     """Of what `train(strategy, batch, name)` leaves, from what it leaves on one device; or what was said."""
     tfscale.simulate_replicas(replicas)
     strategy: Any = tfscale.DataParallel(global_batch=11).strategy
@@ -162,7 +111,7 @@ def _differences(replicas: int, names: Iterable[str], train: Callable[[Any, Any,
     return found
 
 
-def _replicas() -> Any:
+def count_replicas() -> Any:
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
@@ -184,16 +133,16 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], bool]] = {
         lambda own: tf.reduce_mean(own) * tf.cast(tf.size(own), tf.float32) / 11.0,
         False,
     ),
-    "mean over replicas": (lambda own: tf.reduce_mean(own) / _replicas(), False),
-    "mean of what was divided": (lambda own: tf.reduce_mean(own / _replicas()), False),
-    "mean over a tensor of replicas": (lambda own: tf.reduce_mean(own) / tf.cast(_replicas(), tf.float32), False),
-    "mean times a part": (lambda own: tf.reduce_mean(own) * (1.0 / _replicas()), False),
+    "mean over replicas": (lambda own: tf.reduce_mean(own) / count_replicas(), False),
+    "mean of what was divided": (lambda own: tf.reduce_mean(own / count_replicas()), False),
+    "mean over a tensor of replicas": (lambda own: tf.reduce_mean(own) / tf.cast(count_replicas(), tf.float32), False),
+    "mean times a part": (lambda own: tf.reduce_mean(own) * (1.0 / count_replicas()), False),
     "average": (tf.nn.compute_average_loss, False),
     "average over the batch": (lambda own: tf.nn.compute_average_loss(own, global_batch_size=11), False),
     "sum": (tf.reduce_sum, False),
     "sum over the batch": (lambda own: tf.reduce_sum(own) / 11.0, False),
     "sum over rows times replicas": (
-        lambda own: tf.reduce_sum(own) / tf.cast(tf.shape(own)[0] * _replicas(), tf.float32),
+        lambda own: tf.reduce_sum(own) / tf.cast(tf.shape(own)[0] * count_replicas(), tf.float32),
         False,
     ),
     "each over a number": (lambda own: tf.reduce_sum(own / 5.0) / 11.0, False),
@@ -224,9 +173,9 @@ PENALTIES: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     "with a sign": (lambda own, kernel: own - 0.5 * tf.reduce_mean(tf.abs(kernel)), True),
     "as it is, all halved": (lambda own, kernel: 0.5 * (own + _square(kernel)), True),
     "scaled": (lambda own, kernel: own + tf.nn.scale_regularization_loss(_square(kernel)), False),
-    "over replicas": (lambda own, kernel: own + _square(kernel) / _replicas(), False),
-    "over the number of replicas": (lambda own, kernel: own + _square(kernel) / int(_replicas()), False),
-    "all over replicas": (lambda own, kernel: (own * _replicas() + _square(kernel)) / _replicas(), False),
+    "over replicas": (lambda own, kernel: own + _square(kernel) / count_replicas(), False),
+    "over the number of replicas": (lambda own, kernel: own + _square(kernel) / int(count_replicas()), False),
+    "all over replicas": (lambda own, kernel: (own * count_replicas() + _square(kernel)) / count_replicas(), False),
     "by rows of all": (lambda own, kernel: own + _square(kernel) / _counted(own), False),
     "of nothing": (lambda own, kernel: own + 0.0 * tf.reduce_sum(kernel), False),
     "by nothing": (lambda own, kernel: own + 0.0 * tf.nn.l2_loss(kernel) + 0.0 * _square(kernel), False),
@@ -257,18 +206,18 @@ def linear(replicas: int) -> dict[str, float | str]:
 
     def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
         loss_of = LINEAR[name][0]
-        return _trained(strategy, batch, lambda gradients, _: gradients, lambda x, _, *weights: loss_of(x, *weights))
+        return trained(strategy, batch, lambda gradients, _: gradients, lambda x, _, *weights: loss_of(x, *weights))
 
-    return _differences(replicas, LINEAR, train)
+    return differences(replicas, LINEAR, train)
 
 
 def penalties(replicas: int) -> dict[str, float | str]:
     """As `losses`, of a loss beside that of the examples."""
 
     def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
-        return _trained_by(strategy, batch, lambda own: tf.reduce_sum(own) / 11.0, "known", PENALTIES[name][0])
+        return trained_by(strategy, batch, lambda own: tf.reduce_sum(own) / 11.0, "known", PENALTIES[name][0])
 
-    return _differences(replicas, PENALTIES, train)
+    return differences(replicas, PENALTIES, train)
 
 
 def losses(replicas: int, shapes: str) -> dict[str, float | str]:
@@ -278,12 +227,12 @@ def losses(replicas: int, shapes: str) -> dict[str, float | str]:
         replicas: Of this process.
         shapes: "known" where the step is traced for so many rows, "open" for any number.
     """
-    return _differences(
-        replicas, LOSSES, lambda strategy, batch, name: _trained_by(strategy, batch, LOSSES[name][0], shapes)
+    return differences(
+        replicas, LOSSES, lambda strategy, batch, name: trained_by(strategy, batch, LOSSES[name][0], shapes)
     )
 
 
-def _trained_by(
+def trained_by(
     strategy: Any,
     batch: Any,
     loss_of: Callable[[Any], Any],
@@ -312,28 +261,6 @@ def _trained_by(
 def _alone(name: str) -> Callable[[Any], Any]:
     """On one device what is summed is what it was."""
     return _global if "clipped" in name else lambda gradients: gradients
-
-
-# A loss, of whose gradients a replica asks its context for the mean; and whether it is refused.
-AVERAGED: dict[str, tuple[Callable[[Any], Any], bool]] = {
-    "mean": (tf.reduce_mean, False),
-    "mean by the rows of its shape": (LOSSES["mean by the rows of its shape"][0], False),
-    "a tenth of a mean": (LOSSES["a tenth of a mean"][0], False),
-    "mean over replicas": (LOSSES["mean over replicas"][0], True),
-    "average": (LOSSES["average"][0], True),
-    "average over the batch": (LOSSES["average over the batch"][0], True),
-    "sum": (tf.reduce_sum, True),
-}
-
-
-def averaged(replicas: int, shapes: str) -> dict[str, float | str]:
-    """As `losses`, of gradients of which the mean is taken by hand."""
-
-    def train(strategy: Any, batch: Any, name: str) -> np.ndarray:
-        mean = _all_reduced("MEAN") if isinstance(batch[0], tf.distribute.DistributedValues) else None
-        return _trained_by(strategy, batch, AVERAGED[name][0], shapes, change=mean)
-
-    return _differences(replicas, AVERAGED, train)
 
 
 def means(replicas: int) -> dict[str, float]:

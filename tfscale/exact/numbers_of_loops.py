@@ -98,8 +98,22 @@ def kind_of_number(number: Any) -> Kind | None:
     Args:
         number: A tensor. To be asked by the replica, in the graph of its loop.
     """
-    kinds = {_kind_of_term(term, times) for term, times in _terms(number)}
+    kinds = _kinds_of(number)
     return kinds.pop() if len(kinds) == 1 else None
+
+
+def is_part_beside_whole(number: Any) -> bool:
+    """Whether a number is a replica's part of a sum, and something that is the same on all and nobody has divided.
+
+    Args:
+        number: As of `kind_of_number`.
+    """
+    return _kinds_of(number) == {Kind.PART, Kind.ALIKE}
+
+
+def _kinds_of(number: Any) -> set[Kind | None]:
+    terms = [(term, times) for term, times in _terms(number) if plain_number(term) != 0]
+    return {_kind_of_term(term, times) for term, times in terms}
 
 
 def mark_numbers(values: Any) -> None:
@@ -107,11 +121,21 @@ def mark_numbers(values: Any) -> None:
 
     Args:
         values: Nested structure of what a function of the loop returns.
+
+    Raises:
+        ModelError: When one is a part of a sum beside what is the same on all replicas.
     """
     if own_rows() is None:
         return
     for leaf in tf.nest.flatten(values):
         if tf.is_symbolic_tensor(leaf) and leaf.shape.rank == 0 and leaf.dtype.is_floating:
+            if is_part_beside_whole(leaf):
+                raise ModelError(
+                    "In a function of `strategy.run` a replica's loss is its part of a sum, in which what is the same "
+                    "on all replicas counts several times.\n"
+                    f"Received: {leaf.name!r}, which the function returns: a part, and a number that nobody has "
+                    "divided. Divide that by `strategy.num_replicas_in_sync`, or return it by itself."
+                )
             kind = kind_of_number(leaf)
             if kind in (Kind.PART, Kind.MEAN):
                 mark_number(leaf, is_mean=kind is Kind.MEAN)
