@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.replicas.divided import FACTORS, divides_by_replicas, multiplies_by_replicas
-from tfscale.replicas.graph_walk import SAME_VALUES, operations_behind, plain_number
+from tfscale.replicas.graph_walk import SAME_VALUES, SUMS, operations_behind, plain_number
 from tfscale.replicas.marks import mark_number
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_count import noted_counts, noted_parts, own_rows, part_asked_for
@@ -25,7 +25,6 @@ from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 
 _log = logging.getLogger(__name__)
 
-_SUMS = frozenset(("AddN", "AddV2", "Sub"))
 _SHAPES = frozenset(("Shape", "Size"))
 # From the shape of something to how many rows it has.
 _COUNTS = SAME_VALUES | {"GatherV2", "Mul", "Prod", "StridedSlice"}
@@ -57,7 +56,7 @@ def number_as_counted(metric: keras.metrics.Metric, value: Any, weight: Any) -> 
     """
     part = part_asked_for()
     number = tf.convert_to_tensor(value)
-    if part is None or not tf.is_symbolic_tensor(tf.zeros(())) or _may_be_either(number):
+    if part is None or tf.executing_eagerly() or _may_be_either(number):
         _warn_of(metric)
         return value, weight
     kind = kind_of_number(number)
@@ -156,7 +155,7 @@ def _terms(number: Any) -> Iterator[tuple[Any, int]]:
             yield tensor, times
         elif op.type in SAME_VALUES or op.type == "Neg":
             left.append((op.inputs[0], times))
-        elif op.type in _SUMS:
+        elif op.type in SUMS:
             left += [(each, times) for each in op.inputs]
         elif (inner := _multiplied(op)) is not None:
             left.append((inner, times + multiplies_by_replicas(op) - divides_by_replicas(op)))

@@ -18,12 +18,11 @@ from tfscale.exact.numbers_of_loops import is_part_beside_whole
 from tfscale.gradients.own_means import OF_TAPE, plain_factor
 from tfscale.gradients.own_noise import draws_of_seed
 from tfscale.replicas.divided import FACTORS, divides_by_plain_count, divides_by_replicas
-from tfscale.replicas.graph_walk import operations_behind
+from tfscale.replicas.graph_walk import SUMS, operations_behind
 from tfscale.replicas.replica_count import noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 from tfscale.replicas.share import num_replicas
 
-_SUMS = frozenset(("AddN", "AddV2", "Sub"))
 _HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
 _ROW_SUMS = frozenset(("BiasAddGrad", "Sum"))
 
@@ -68,7 +67,7 @@ def _terms(gradient: Any) -> Iterator[tuple[Any, bool]]:
     while left:
         tensor, is_divided = left.pop()
         inner = _without_factors(tensor)
-        if inner.op.type not in _SUMS:
+        if inner.op.type not in SUMS:
             yield tensor, is_divided
             continue
         is_divided = is_divided or any(map(divides_by_replicas, _factors_of(tensor, inner)))

@@ -21,7 +21,6 @@ from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 
 # Of a sum they are not the sum of what they are of its parts; none is the last one on the way back to a variable.
 _NOT_LINEAR = frozenset(("Abs", "ClipByValue", "Maximum", "Minimum", "Sign", "Sqrt", "Square", "Tanh"))
-
 _HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
 
 

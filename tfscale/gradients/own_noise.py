@@ -12,12 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.exact.silence import DRAWS_FROM_STATE
-from tfscale.replicas.graph_walk import SAME_VALUES, operations_behind
+from tfscale.replicas.divided import FACTORS
+from tfscale.replicas.graph_walk import SAME_VALUES, SUMS, operations_behind
 from tfscale.replicas.marks import NOISE, SEED_OF_REPLICA, mark_noise, marked
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
-
-_SUMS = frozenset(("Add", "AddN", "AddV2", "Sub"))
-_PRODUCTS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
 
 
 def note_own_noise(gradients: Sequence[Any]) -> None:
@@ -89,8 +87,8 @@ def _terms(gradient: Any) -> Iterator[Any]:
     while left:
         tensor = left.pop()
         op = tensor.op
-        factors = [each for each in op.inputs if each.shape.rank != 0] if op.type in _PRODUCTS else []
-        if op.type in _SUMS:
+        factors = [each for each in op.inputs if each.shape.rank != 0] if op.type in FACTORS else []
+        if op.type in SUMS:
             left += op.inputs
         elif op.type in SAME_VALUES or op.type == "Neg":
             left.append(op.inputs[0])

@@ -14,6 +14,7 @@ from tfscale.replicas.marks import OWN, marked
 _SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
 # A variable is the same on all replicas. Whatever else has a state may be anything: an iterator, a random number.
 _VARIABLES = frozenset(("ReadVariableOp", "VarHandleOp"))
+SUMS = frozenset(("Add", "AddN", "AddV2", "Sub"))
 # They divide by their second tensor.
 QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv", "Xdivy"))
 # Only shape or type of their first input is another one in what they make.

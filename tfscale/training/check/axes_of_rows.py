@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk
-from tfscale.training.check.tensor_lists import put_into
+from tfscale.training.check.tensor_lists import LIST_READS, put_into
 
 # Where rows come from: an argument, or what comes next of an iterator, if there is more.
 _ROWS = frozenset(("If", "IteratorGetNext", "OptionalGetValue", "Placeholder", "StatelessIf"))
@@ -26,7 +26,6 @@ _CONVOLUTIONS = frozenset(("Conv2D", "Conv3D"))
 _BROADCASTS = frozenset(
     ("Add", "AddV2", "BiasAdd", "Div", "Maximum", "Minimum", "Mul", "Pow", "RealDiv", "SelectV2", "Sub")
 )
-_LIST_READS = frozenset(("TensorListGetItem", "TensorListPopBack"))
 
 _Axis = tuple[Frame, Any, int]
 _Key = tuple[int, int, str, int]
@@ -79,7 +78,7 @@ class AxesOfRows:
             body = self._walk.body_of(op, frame)
             made = [] if body is None else [(body, body.graph.outputs[tensor.value_index], axis)]
             return [(frame, op.inputs[tensor.value_index], axis), *made]
-        if op.type in _LIST_READS:
+        if op.type in LIST_READS:
             whole, parts = put_into(self._walk, frame, op.inputs[0])
             return [*((*each, axis + 1) for each in whole), *((*each, axis) for each in parts)]
         if op.type == "TensorListStack":

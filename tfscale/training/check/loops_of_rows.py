@@ -11,12 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.replicas.graph_walk import SUMS
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk
 from tfscale.training.check.axes_of_rows import AxesOfRows
-from tfscale.training.check.tensor_lists import put_into
-
-_LIST_READS = frozenset(("TensorListGetItem", "TensorListPopBack"))
-_SUMS = frozenset(("Add", "AddN", "AddV2"))
+from tfscale.training.check.tensor_lists import LIST_READS, put_into
 
 
 class LoopsOfRows:
@@ -44,7 +42,7 @@ class LoopsOfRows:
         return body is not None and any(self._takes_row(body, each) for each in body.graph.get_operations())
 
     def _takes_row(self, frame: Frame, op: Any) -> bool:
-        if op.type in _LIST_READS:
+        if op.type in LIST_READS:
             whole, parts = put_into(self._walk, frame, op.inputs[0])
             # On the way back a loop takes what that on the way there has left.
             there = [each for each, _ in parts if each.call is not frame.call]
@@ -93,11 +91,11 @@ def _but_sums(own: Any, made: Any) -> list[Any]:
         op = tensor.op
         if tensor is own and not is_there:
             is_there = True
-        elif op.type in _SUMS or op.type == "Identity":
-            left += op.inputs
         elif op.type == "Sub":
             left.append(op.inputs[0])
             rest.append(op.inputs[1])
+        elif op.type in SUMS or op.type == "Identity":
+            left += op.inputs
         else:
             rest.append(tensor)
     return rest

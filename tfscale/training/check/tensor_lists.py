@@ -6,6 +6,8 @@ from typing import Any
 
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk
 
+# They take one tensor out of a list.
+LIST_READS = frozenset(("TensorListGetItem", "TensorListPopBack"))
 _PUTS = {"TensorListPushBack": 1, "TensorListSetItem": 2}
 _HAND_ON = frozenset(("Identity", "TensorListPopBack", "TensorListResize"))
 
