@@ -19,7 +19,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.gather import gather_rows
-from tfscale.exact.numbers_of_loops import number_as_counted
+from tfscale.exact.metrics_of_loops import number_as_counted
 from tfscale.exact.terms import as_mean, is_gathered, meet_term, tells_whole_results
 from tfscale.framework.autograph import in_place_of
 from tfscale.framework.losses import arguments_of_function, metric_function

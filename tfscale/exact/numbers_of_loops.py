@@ -1,35 +1,27 @@
-"""How does a metric count one number of a batch that a loop by hand gives it on each replica?
+"""What is a number of one replica of a loop by hand: its part of a sum, a mean over its rows, or the same on all?
 
-One device counts it once. What the replicas have may be parts of it, which are added up; a mean over their own rows,
-which counts by how many these are; or the number itself. The graph tells which.
+The graph tells it: sums over rows, and what is divided among the replicas, are parts; means over rows, and sums over
+rows that are divided by how many these are, are means.
 """
 
 from __future__ import annotations
 
 import enum
-import logging
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.replicas.divided import FACTORS, divides_by_replicas, multiplies_by_replicas
 from tfscale.replicas.graph_walk import SAME_VALUES, SUMS, operations_behind, plain_number
-from tfscale.replicas.marks import mark_number
-from tfscale.replicas.owners import Fact, ReplicaGroup
-from tfscale.replicas.replica_count import noted_counts, noted_parts, own_rows, part_asked_for
+from tfscale.replicas.marks import MEAN_OF_ROWS, PART_BESIDE_WHOLE, PART_OF_SUM, mark_number, marked
+from tfscale.replicas.replica_count import noted_counts, noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
-
-_log = logging.getLogger(__name__)
 
 _SHAPES = frozenset(("Shape", "Size"))
 # From the shape of something to how many rows it has.
 _COUNTS = SAME_VALUES | {"GatherV2", "Mul", "Prod", "StridedSlice"}
-# Metrics of which it was said once that they are given numbers of replicas.
-WARNED = Fact[weakref.WeakSet[keras.metrics.Metric]](ReplicaGroup, "warned_of", lambda each: [one.name for one in each])
 
 
 class Kind(enum.Enum):
@@ -40,55 +32,13 @@ class Kind(enum.Enum):
     ALIKE = "the same on all replicas"
 
 
-def number_as_counted(metric: keras.metrics.Metric, value: Any, weight: Any) -> tuple[Any, Any]:
-    """A number and its weight, with which the states of all replicas together are those of one device.
-
-    To be called by a replica, in a loop by hand. One that runs eagerly is warned of, once: nothing tells there what the
-    number is made of.
-
-    Args:
-        metric: That is to count it, a sum or a mean.
-        value: A number.
-        weight: That was given with it, a number or None.
-
-    Raises:
-        ModelError: When nobody knows what the number is.
-    """
-    part = part_asked_for()
-    number = tf.convert_to_tensor(value)
-    if part is None or tf.executing_eagerly() or _may_be_either(number):
-        _warn_of(metric)
-        return value, weight
-    kind = kind_of_number(number)
-    weight_kind = Kind.ALIKE if weight is None else kind_of_number(tf.convert_to_tensor(weight))
-    if kind is None or weight_kind in (None, Kind.MEAN):
-        raise ModelError(
-            "What a metric counts in a loop by hand must be numbers of the examples, or one of the batch of which the "
-            "graph tells what it is: a replica's part of a sum, or the mean over its rows.\n"
-            f"Received: metric {metric.name!r}, which is given one number by each replica "
-            f"({getattr(number, 'name', number)!r}). Give it a number for each example, or update it with what "
-            '`strategy.reduce("SUM", ...)` returns.'
-        )
-    own = part(metric.dtype)
-    number = tf.cast(number, metric.dtype)
-    # A replica without rows has no part, and no mean.
-    number = tf.math.divide_no_nan(number, own) if kind is Kind.PART else tf.where(own > 0, number, 0)
-    if weight is None:
-        return number, own
-    return number, weight if weight_kind is Kind.PART else own * tf.cast(weight, metric.dtype)
-
-
-def _warn_of(metric: keras.metrics.Metric) -> None:
-    warned = WARNED.ensure(tf.distribute.get_strategy(), weakref.WeakSet())
-    if metric in warned:
-        return
-    warned.add(metric)
-    _log.warning(
-        "metric %r is given one number by each replica in `strategy.run`, and logs their mean, which one device does "
-        "not: a part of a sum comes out too small. Give it a number for each example, or update it with what "
-        '`strategy.reduce("SUM", ...)` returns',
-        metric.name,
-    )
+# Of the terms of a number that is a sum of several things.
+_BESIDE_WHOLE = frozenset((Kind.PART, Kind.ALIKE))
+_MARKS: dict[frozenset[Kind | None], str] = {
+    frozenset((Kind.PART,)): PART_OF_SUM,
+    frozenset((Kind.MEAN,)): MEAN_OF_ROWS,
+    _BESIDE_WHOLE: PART_BESIDE_WHOLE,
+}
 
 
 def kind_of_number(number: Any) -> Kind | None:
@@ -97,7 +47,7 @@ def kind_of_number(number: Any) -> Kind | None:
     Args:
         number: A tensor. To be asked by the replica, in the graph of its loop.
     """
-    kinds = _kinds_of(number)
+    kinds = _kinds_of(_walk(), number)
     return kinds.pop() if len(kinds) == 1 else None
 
 
@@ -107,12 +57,7 @@ def is_part_beside_whole(number: Any) -> bool:
     Args:
         number: As of `kind_of_number`.
     """
-    return _kinds_of(number) == {Kind.PART, Kind.ALIKE}
-
-
-def _kinds_of(number: Any) -> set[Kind | None]:
-    terms = [(term, times) for term, times in _terms(number) if plain_number(term) != 0]
-    return {_kind_of_term(term, times) for term, times in terms}
+    return _kinds_of(_walk(), number) == _BESIDE_WHOLE
 
 
 def mark_numbers(values: Any) -> None:
@@ -120,32 +65,47 @@ def mark_numbers(values: Any) -> None:
 
     Args:
         values: Nested structure of what a function of the loop returns.
+    """
+    if own_rows() is None:
+        return
+    walk = _walk()
+    for leaf in tf.nest.flatten(values):
+        if tf.is_symbolic_tensor(leaf) and leaf.shape.rank == 0 and leaf.dtype.is_floating:
+            mark = _MARKS.get(frozenset(_kinds_of(walk, leaf)))
+            if mark is not None:
+                mark_number(leaf, mark)
+
+
+def refuse_parts_beside_wholes(strategy: tf.distribute.Strategy, results: Any) -> None:
+    """Refuses what a loop by hand returns when it is neither a part of a sum nor the same on all replicas.
+
+    Args:
+        strategy: Whose `run` was just called. To be called in the same graph.
+        results: What it returned, of which `mark_numbers` has been told.
 
     Raises:
         ModelError: When one is a part of a sum beside what is the same on all replicas.
     """
-    if own_rows() is None:
-        return
-    for leaf in tf.nest.flatten(values):
-        if tf.is_symbolic_tensor(leaf) and leaf.shape.rank == 0 and leaf.dtype.is_floating:
-            if is_part_beside_whole(leaf):
-                raise ModelError(
-                    "In a function of `strategy.run` a replica's loss is its part of a sum, in which what is the same "
-                    "on all replicas counts several times.\n"
-                    f"Received: {leaf.name!r}, which the function returns: a part, and a number that nobody has "
-                    "divided. Divide that by `strategy.num_replicas_in_sync`, or return it by itself."
-                )
-            kind = kind_of_number(leaf)
-            if kind in (Kind.PART, Kind.MEAN):
-                mark_number(leaf, is_mean=kind is Kind.MEAN)
+    for leaf in [own for each in tf.nest.flatten(results) for own in strategy.experimental_local_results(each)]:
+        if tf.is_symbolic_tensor(leaf) and id(leaf) in marked(leaf.graph, PART_BESIDE_WHOLE):
+            raise ModelError(
+                "In a function of `strategy.run` a replica's loss is its part of a sum, in which what is the same on "
+                "all replicas counts several times.\n"
+                f"Received: {leaf.name!r}, which the function returns: a part, and a number that nobody has divided. "
+                "Divide that by `strategy.num_replicas_in_sync`, or return it by itself."
+            )
 
 
-def _may_be_either(number: tf.Tensor) -> bool:
-    """Whether it is one where there is one row: how many rows there are, or a number."""
-    return plain_number(number) == 1 == own_rows()
+def _walk() -> ReplicaWalk:
+    return ReplicaWalk(tf.distribute.get_strategy())
 
 
-def _terms(number: Any) -> Iterator[tuple[Any, int]]:
+def _kinds_of(walk: ReplicaWalk, number: Any) -> set[Kind | None]:
+    terms = [(term, times) for term, times in _terms(walk, number) if plain_number(term) != 0]
+    return {_kind_of_term(walk, term, times) for term, times in terms}
+
+
+def _terms(walk: ReplicaWalk, number: Any) -> Iterator[tuple[Any, int]]:
     """Of what a number is a sum, by whatever that is multiplied; and how often the number of replicas multiplies it."""
     left = [(number, 0)]
     while left:
@@ -157,30 +117,30 @@ def _terms(number: Any) -> Iterator[tuple[Any, int]]:
             left.append((op.inputs[0], times))
         elif op.type in SUMS:
             left += [(each, times) for each in op.inputs]
-        elif (inner := _multiplied(op)) is not None:
+        elif (inner := _multiplied(walk, op)) is not None:
             left.append((inner, times + multiplies_by_replicas(op) - divides_by_replicas(op)))
         else:
             yield tensor, times
 
 
-def _multiplied(op: Any) -> Any:
+def _multiplied(walk: ReplicaWalk, op: Any) -> Any:
     """What an operation multiplies by something else than the count of own rows; None if it does not."""
     if op.type not in FACTORS or _counts_rows(op.inputs[1]):
         return None
     if not op.type.startswith("Mul"):
         return op.inputs[0]
     # A factor is the same on all replicas, or made of how many there are.
-    others = [each for each in op.inputs if not _is_factor(each)]
+    others = [each for each in op.inputs if not _is_factor(walk, each)]
     return others[0] if len(others) == 1 else op.inputs[0] if not others else None
 
 
-def _is_factor(tensor: Any) -> bool:
-    return id(tensor.op) in noted_parts() or _is_alike(tensor)
+def _is_factor(walk: ReplicaWalk, tensor: Any) -> bool:
+    return id(tensor.op) in noted_parts() or _is_alike(walk, tensor)
 
 
-def _kind_of_term(term: Any, times: int) -> Kind | None:
+def _kind_of_term(walk: ReplicaWalk, term: Any, times: int) -> Kind | None:
     """That of a term which the number of replicas multiplies so often, or divides if it is less than zero."""
-    kind = _kind_of_itself(term)
+    kind = _kind_of_itself(walk, term)
     if times == 0 or kind is None:
         return kind
     if times < 0:
@@ -189,24 +149,24 @@ def _kind_of_term(term: Any, times: int) -> Kind | None:
     return Kind.MEAN if kind is Kind.PART and times == 1 else None
 
 
-def _kind_of_itself(term: Any) -> Kind | None:
+def _kind_of_itself(walk: ReplicaWalk, term: Any) -> Kind | None:
     if not tf.is_symbolic_tensor(term):
         return Kind.PART if _counts_rows(term) else Kind.ALIKE
     op = term.op
     if id(op) in noted_counts():
         # To one device it is one replica, and nothing tells what becomes of it.
         return None
-    if id(op) in noted_parts() or _counts_rows(term) or (op.type == "Sum" and _has_own_rows(op.inputs[0])):
+    if id(op) in noted_parts() or _counts_rows(term) or (op.type == "Sum" and _has_own_rows(walk, op.inputs[0])):
         return Kind.PART
-    if _is_alike(term):
+    if _is_alike(walk, term):
         return Kind.ALIKE
     is_mean = op.type == "Mean" or (op.type in FACTORS and _summed(op.inputs[0]) and _counts_rows(op.inputs[1]))
     return Kind.MEAN if is_mean else None
 
 
-def _has_own_rows(tensor: Any) -> bool:
+def _has_own_rows(walk: ReplicaWalk, tensor: Any) -> bool:
     """Whether what is added up is of the rows: of constants, as many as these are."""
-    if not _is_alike(tensor):
+    if not _is_alike(walk, tensor):
         return True
     reads = any(op.type == "ReadVariableOp" for op in operations_behind([tensor], through_shapes=False))
     return not reads and bool(tensor.shape.rank) and tensor.shape[0] == own_rows()
@@ -218,8 +178,8 @@ def _summed(tensor: Any) -> bool:
     return bool(tensor.op.type == "Sum")
 
 
-def _is_alike(tensor: Any) -> bool:
-    return not ReplicaWalk(tf.distribute.get_strategy()).may_differ(Frame(tensor.graph), tensor)
+def _is_alike(walk: ReplicaWalk, tensor: Any) -> bool:
+    return not walk.may_differ(Frame(tensor.graph), tensor)
 
 
 def _counts_rows(tensor: Any) -> bool:
@@ -240,5 +200,6 @@ def _counts_rows(tensor: Any) -> bool:
 def _is_known_shape(op: Any) -> bool:
     """Whether it is the shape of something that has this replica's rows, which TensorFlow knows as constants."""
     lengths = tf.get_static_value(op.outputs[0]) if op.type == "Const" else None
-    is_shape = lengths is not None and lengths.ndim == 1 and lengths.size > 0 and lengths.dtype.kind == "i"
-    return bool(is_shape and lengths is not None and lengths[0] == own_rows())
+    if lengths is None or lengths.ndim != 1 or lengths.size == 0 or lengths.dtype.kind != "i":
+        return False
+    return bool(lengths[0] == own_rows())

@@ -12,6 +12,7 @@ MADE_GOOD = "tfscale_made_good"
 NOISE = "tfscale_noise_of_one_replica"
 PART_OF_SUM = "tfscale_part_of_sum"
 MEAN_OF_ROWS = "tfscale_mean_of_own_rows"
+PART_BESIDE_WHOLE = "tfscale_part_of_sum_beside_whole"
 SEED_OF_REPLICA = "tfscale_seed_of_replica"
 SEED_OF_ALL = "tfscale_seed_of_all"
 
@@ -36,9 +37,9 @@ def mark_noise(values: Any) -> None:
     _mark(values, NOISE)
 
 
-def mark_number(number: Any, *, is_mean: bool) -> None:
-    """Says that a number is the mean over the rows of one replica, or its part of a sum."""
-    _mark(number, MEAN_OF_ROWS if is_mean else PART_OF_SUM)
+def mark_number(number: Any, name: str) -> None:
+    """Says that a number is `PART_OF_SUM` of one replica, the `MEAN_OF_ROWS` of its own, or a `PART_BESIDE_WHOLE`."""
+    _mark(number, name)
 
 
 def mark_seed(seed: Any, *, is_own: bool) -> None:

@@ -6,6 +6,7 @@ axis of the data, or to an axis of a weight, which no row has made.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import tensorflow as tf
@@ -29,6 +30,16 @@ _BROADCASTS = frozenset(
 
 _Axis = tuple[Frame, Any, int]
 _Key = tuple[int, int, str, int]
+
+
+def is_of_rows(length: int, sizes: Collection[int | None]) -> bool:
+    """Whether an axis is as long as if it were that of rows, or of two or more of each, as of pairs or of tokens.
+
+    Args:
+        length: Of the axis.
+        sizes: How many rows replicas have; None, for any number, says nothing.
+    """
+    return any((length % size if size else length) == 0 for size in sizes if size is not None)
 
 
 class AxesOfRows:

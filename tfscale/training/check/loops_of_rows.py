@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfscale.replicas.graph_walk import SUMS
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk
-from tfscale.training.check.axes_of_rows import AxesOfRows
+from tfscale.training.check.axes_of_rows import AxesOfRows, is_of_rows
 from tfscale.training.check.tensor_lists import LIST_READS, put_into
 
 
@@ -58,7 +58,7 @@ class LoopsOfRows:
             return False
         length = tensor.shape[axis]
         is_as_long = length is None or not self._sizes or None in self._sizes
-        if not is_as_long and not any(length % size == 0 if size else length == 0 for size in self._sizes):
+        if not is_as_long and not is_of_rows(length, self._sizes):
             return False
         return self._axes.holds(frame, tensor, axis) is not False and self._walk.may_differ_by_rows(frame, tensor)
 
@@ -69,18 +69,10 @@ def kept_from_row_to_row(body: Frame) -> list[Any]:
     Args:
         body: That of the loop.
     """
-    given, made = body.graph.inputs, body.graph.outputs
-    kept = {each.op.name: each for each, next_ in zip(given, made, strict=False) if _is_kept(each, next_)}
-    names = {name for own in kept.values() for name in _made_of(_but_sums(own, made[_index(given, own)]))}
-    return [each for name, each in kept.items() if name in names]
-
-
-def _is_kept(given: Any, made: Any) -> bool:
-    return bool(given.dtype.is_floating and made is not given)
-
-
-def _index(tensors: Sequence[Any], tensor: Any) -> int:
-    return next(place for place, each in enumerate(tensors) if each is tensor)
+    turns = zip(body.graph.inputs, body.graph.outputs, strict=False)
+    kept = [(given, made) for given, made in turns if given.dtype.is_floating and made is not given]
+    names = {name for given, made in kept for name in _made_of(_but_sums(given, made))}
+    return [given for given, _ in kept if given.op.name in names]
 
 
 def _but_sums(own: Any, made: Any) -> list[Any]:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfscale.replicas.graph_walk import compares_with_itself
 from tfscale.replicas.replica_walk import LOOPS, Frame, ReplicaWalk, only_reads
-from tfscale.training.check.axes_of_rows import AxesOfRows
+from tfscale.training.check.axes_of_rows import AxesOfRows, is_of_rows
 from tfscale.training.check.loops_of_rows import LoopsOfRows, kept_from_row_to_row
 
 # Linear on either side of something.
@@ -176,8 +176,7 @@ def may_have_rows(shapes: Sequence[tuple[int, ...]], sizes: Collection[int | Non
         return False
     if len(sizes) > 1 and len(shapes) > 1:
         return len(set(shapes)) > 1
-    # Two rows or one after the other, as of pairs or of tokens.
-    return any((length % size if size else length) == 0 for shape in shapes for length in shape for size in sizes)
+    return any(is_of_rows(length, sizes) for shape in shapes for length in shape)
 
 
 def _tensors(strategy: tf.distribute.Strategy, results: Any) -> list[Any]:
