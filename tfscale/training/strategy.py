@@ -44,7 +44,7 @@ from tfscale.replicas.whole_numbers import assign_whole
 from tfscale.replicas.xla import refuse_updates_inside_xla
 from tfscale.training.check.loop_numbers import refuse_numbers_apart
 from tfscale.training.check.loop_states import refuse_states_apart
-from tfscale.training.check.own_lengths import warn_of_own_lengths
+from tfscale.training.check.untold import warn_of_untold
 from tfscale.training.step.distribution import distribute_global_batches
 from tfscale.training.step.strategy_run import run_loops
 
@@ -338,7 +338,7 @@ def _look_at_loop(strategy: tf.distribute.Strategy, first: int, rows: Sequence[S
     refuse_states_apart(strategy, first, [each[0] if each else None for each in rows])
     refuse_parts_beside_wholes(strategy, results)
     refuse_numbers_apart(strategy, first, rows, results)
-    warn_of_own_lengths(strategy, first, results)
+    warn_of_untold(strategy, first, results)
 
 
 def _logical_devices() -> list[str]:

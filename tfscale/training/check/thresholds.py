@@ -24,7 +24,7 @@ _BENT = {
     *("Relu", "Relu6", "Rint", "Round", "Selu", "Sign"),
 }
 # Nobody knows what a function of Python makes of a number: `tf.numpy_function`, `tf.py_function`.
-_OF_PYTHON = frozenset(("EagerPyFunc", "PyFunc", "PyFuncStateless"))
+OF_PYTHON = frozenset(("EagerPyFunc", "PyFunc", "PyFuncStateless"))
 _CHOICES = frozenset(("Select", "SelectV2"))
 _BRANCHES = frozenset(("If", "StatelessIf", "Case"))
 # In a branch with nothing else, nothing is computed.
@@ -249,7 +249,7 @@ def _used(walk: ReplicaWalk, frame: Frame, operations: Sequence[Any], results: S
 
 def goes_by(op: Any) -> list[Asked]:
     """By which numbers an operation decides what becomes of something."""
-    if op.type in _BENT or op.type in _OF_PYTHON:
+    if op.type in _BENT or op.type in OF_PYTHON:
         return floating_inputs(op)
     if op.type in _CHOICES or (op.type == "Cast" and op.inputs[0].dtype.is_bool):
         return [Asked(op.inputs[0], 0)]

@@ -1,4 +1,4 @@
-"""Run in a fresh process: loops by hand on three replicas that fill rows up, and whether they are warned of it."""
+"""Run in a fresh process: what loops by hand on three replicas make of rows, and whether they are warned of it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tfscale.training.check import own_lengths
+from tfscale.training.check import untold
 
 _RANDOM = np.random.default_rng(0)
 TOKENS = np.where(np.arange(9) < _RANDOM.integers(2, 9, 8)[:, None], _RANDOM.integers(1, 5, (8, 9)), 0)
 TEXTS = np.array([" ".join("abcde"[token - 1] for token in row if token) for row in TOKENS])
-CASES = ("ragged rows", "texts", "a text layer", "a length by hand", "a length of all rows", "a layer with a length")
-WARNED = CASES[:3]
+CASES = (
+    *("ragged rows", "texts", "a text layer", "rows given to Python", "and to Python's tensors"),
+    *("a length by hand", "a length of all rows", "a layer with a length"),
+    *("row after row given to Python", "all rows given to Python"),
+)
+WARNED = CASES[:5]
 
 
 def found() -> dict[str, int]:
@@ -40,15 +44,26 @@ def _looks() -> dict[str, Callable[[Any, Any], Any]]:
         longest = tf.reduce_max(tfscale.gather_rows(ragged(tokens).row_lengths()))
         return ragged(tokens).to_tensor(shape=tf.stack([-1, longest]))
 
+    def in_python(tokens: Any) -> Any:
+        return tf.ensure_shape(
+            tf.numpy_function(lambda rows: rows[::-1], [tokens], tokens.dtype), (*tokens.shape[:-1], 9)
+        )
+
     layer = keras.layers.TextVectorization(vocabulary=list("abcde"))
     limited = keras.layers.TextVectorization(vocabulary=list("abcde"), output_sequence_length=6)
     looks = (
         lambda tokens, texts: ragged(tokens).to_tensor(),
         lambda tokens, texts: tf.strings.to_hash_bucket_fast(tf.strings.split(texts), 9).to_tensor(),
         lambda tokens, texts: layer(texts),
+        lambda tokens, texts: in_python(tokens),
+        lambda tokens, texts: tf.ensure_shape(
+            tf.py_function(lambda rows: rows[::-1], [tokens], tokens.dtype), (None, 9)
+        ),
         lambda tokens, texts: ragged(tokens).to_tensor(shape=[None, 9]),
         as_long_as_all,
         lambda tokens, texts: limited(texts),
+        lambda tokens, texts: tf.map_fn(in_python, tokens),
+        lambda tokens, texts: in_python(tfscale.gather_rows(tokens))[: tf.shape(tokens)[0]],
     )
     return dict(zip(CASES, looks, strict=True))
 
@@ -63,10 +78,10 @@ def _count(strategy: Any, layer: Any, optimizer: Any, look: Callable[[Any, Any],
         optimizer.apply(tape.gradient(loss, weights), weights)
         return loss
 
-    own_lengths.HAS_WARNED.forget(strategy)
+    untold.HAS_WARNED.forget(strategy)
     data = tf.data.Dataset.from_tensor_slices((TOKENS, TEXTS)).batch(len(TOKENS))
     [batch] = strategy.experimental_distribute_dataset(data)
-    with mock.patch.object(own_lengths, "_log") as log:
+    with mock.patch.object(untold, "_log") as log:
         for _ in range(2):
             tf.function(lambda *args: strategy.run(step, args=args))(*batch)
     return log.warning.call_count
