@@ -115,6 +115,14 @@ def count_replicas() -> Any:
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
+# The weight of a loss, by strategy.
+_WEIGHTS: dict[Any, tf.Variable] = {}
+
+
+def _weight() -> tf.Tensor:
+    return tf.convert_to_tensor(_WEIGHTS[tf.distribute.get_strategy()])
+
+
 # What becomes of the losses of the examples; and whether it is refused, because no replica divides it further.
 LOSSES: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "mean": (tf.reduce_mean, True),
@@ -129,6 +137,11 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "a tenth of a mean": (lambda own: 0.1 * tf.reduce_mean(own), True),
     "ten means, negative": (lambda own: -tf.reduce_mean(own) * 10.0, True),
     "a seventh of a mean": (lambda own: tf.reduce_mean(own) / 7.0, True),
+    "half a mean": (lambda own: 0.5 * tf.reduce_mean(own), True),
+    "a third of a mean": (lambda own: tf.reduce_mean(own) / 3.0, True),
+    "mean by a weight that is learned": (lambda own: tf.exp(-_weight()) * tf.reduce_mean(own), True),
+    "mean over a variable": (lambda own: tf.reduce_mean(own) / (1.0 + _weight()), True),
+    "sum by a weight that is learned": (lambda own: tf.exp(-_weight()) * tf.reduce_sum(own) / 11.0, False),
     "mean times own rows of the batch": (
         lambda own: tf.reduce_mean(own) * tf.cast(tf.size(own), tf.float32) / 11.0,
         False,
@@ -174,7 +187,9 @@ PENALTIES: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     "as it is, all halved": (lambda own, kernel: 0.5 * (own + _square(kernel)), True),
     "scaled": (lambda own, kernel: own + tf.nn.scale_regularization_loss(_square(kernel)), False),
     "over replicas": (lambda own, kernel: own + _square(kernel) / count_replicas(), False),
-    "over the number of replicas": (lambda own, kernel: own + _square(kernel) / int(count_replicas()), False),
+    # A plain number may be any other: a tenth on ten replicas, or the mean of three penalties on three.
+    "over a plain number": (lambda own, kernel: own + _square(kernel) / int(count_replicas()), True),
+    "times a plain number": (lambda own, kernel: own + (1 / int(count_replicas())) * _square(kernel), True),
     "all over replicas": (lambda own, kernel: (own * count_replicas() + _square(kernel)) / count_replicas(), False),
     "by rows of all": (lambda own, kernel: own + _square(kernel) / _counted(own), False),
     "of nothing": (lambda own, kernel: own + 0.0 * tf.reduce_sum(kernel), False),
@@ -244,6 +259,7 @@ def trained_by(
         kernel = keras.Variable(X[:5, :2])
         optimizer = keras.optimizers.SGD(0.1)
         optimizer.build([kernel])
+        _WEIGHTS[strategy] = tf.Variable(0.25)
 
     def step(x: Any, y: Any) -> Any:
         if shapes == "open":

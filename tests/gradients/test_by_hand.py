@@ -32,7 +32,7 @@ def test_a_loss_that_is_a_mean_of_own_rows_is_refused(replicas, shapes):
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_a_penalty_that_nobody_divides_is_refused(replicas):
     found = run_case(f"{CASES}:penalties", args=(replicas,), timeout_s=300)
-    assert_named(found, PENALTIES, "scale_regularization_loss")
+    assert_named(found, PENALTIES, "num_replicas_in_sync")
 
 
 @pytest.mark.parametrize("replicas", [2, 3])

@@ -17,7 +17,7 @@ from tfscale.errors import ModelError
 from tfscale.exact.numbers_of_loops import is_part_beside_whole
 from tfscale.gradients.own_means import OF_TAPE, plain_factor
 from tfscale.gradients.own_noise import draws_of_seed
-from tfscale.replicas.divided import FACTORS, divides_by_plain_count, divides_by_replicas
+from tfscale.replicas.divided import FACTORS, divides_by_replicas
 from tfscale.replicas.graph_walk import SUMS, operations_behind
 from tfscale.replicas.replica_count import noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
@@ -114,7 +114,7 @@ def _is_alike(walk: ReplicaWalk, term: Any) -> bool:
 
 
 def _is_whole(walk: ReplicaWalk, term: Any, handles: set[int]) -> bool:
-    """Whether it is something, no sum that was kept, and nothing in it is a replica's part, by plain numbers either."""
+    """Whether it is something, no sum that was kept, and nothing in it is a replica's part."""
     behind = list(operations_behind([term], through_shapes=False))
     parts, rows = noted_parts(), own_rows()
     if any(id(op) in parts or is_collective(op) for op in behind):
@@ -124,9 +124,8 @@ def _is_whole(walk: ReplicaWalk, term: Any, handles: set[int]) -> bool:
         return False
     if isinstance(rows, int) and any(_sums_rows(op, rows) for op in behind):
         return False
-    by_hand = any(divides_by_plain_count(op) for op in behind)
     factors = [term, *(term.op.inputs if term.op.type in FACTORS else [])]
-    return not by_hand and all(plain_factor(each) != 0 for each in factors)
+    return all(plain_factor(each) != 0 for each in factors)
 
 
 def _is_added_to_gradients(walk: ReplicaWalk, term: Any, behind: Sequence[Any], handles: set[int]) -> bool:

@@ -54,7 +54,7 @@ def are_summed_by_hand(gradients: Sequence[Any], variables: Sequence[Any], strat
                 "`global_clipnorm` or `clipvalue`."
             )
     _refuse_noise(tensors)
-    refuse_own_means(tensors)
+    refuse_own_means(walk, tensors)
     # What comes back to single rows of a table is of the rows that were looked up, whatever it is.
     dense = [each for each in gradients if each is not None and not isinstance(each, tf.IndexedSlices)]
     refuse_terms_alike(walk, dense, variables)
@@ -74,7 +74,7 @@ def refuse_mean_of_parts(value: Any) -> None:
     numbers = [each for each in leaves if each.shape.rank == 0]
     arrays = [each for each in leaves if each.shape.rank != 0]
     parts = [each for each in numbers if kind_of_number(each) is Kind.PART]
-    if not parts and not (arrays and are_of_parts(arrays)):
+    if not parts and not (arrays and are_of_parts(ReplicaWalk(tf.distribute.get_strategy()), arrays)):
         return
     name = (parts or arrays)[0].name
     raise ModelError(

@@ -7,6 +7,7 @@ the number of replicas as well has a part of one there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.replicas.graph_walk import SAME_VALUES, operations_behind, plain_number
 from tfscale.replicas.replica_count import noted_parts, own_rows
+from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 from tfscale.replicas.share import num_replicas
 
 _QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv"))
@@ -28,16 +30,17 @@ _SHAPES = frozenset(("Shape", "Size"))
 OF_TAPE = "gradient_tape/"
 
 
-def refuse_own_means(gradients: Sequence[Any]) -> None:
+def refuse_own_means(walk: ReplicaWalk, gradients: Sequence[Any]) -> None:
     """Refuses gradients of a mean over the rows of one replica. To be called by a replica, in the graph of its loop.
 
     Args:
+        walk: That of the strategy.
         gradients: Tensors of a graph, as an optimizer gets them.
 
     Raises:
         ModelError: When a loss is divided by the replica's own rows, and not among the replicas.
     """
-    mean = next(_own_means(gradients), None)
+    mean = next(_own_means(walk, gradients), None)
     if mean is None:
         return
     raise ModelError(
@@ -49,10 +52,11 @@ def refuse_own_means(gradients: Sequence[Any]) -> None:
     )
 
 
-def are_of_parts(gradients: Sequence[Any]) -> bool:
+def are_of_parts(walk: ReplicaWalk, gradients: Sequence[Any]) -> bool:
     """Whether gradients are those of a part of a sum, and of no mean over the rows of one replica.
 
     Args:
+        walk: That of the strategy.
         gradients: Tensors of a graph, in a loop by hand.
     """
     rows = own_rows()
@@ -60,10 +64,10 @@ def are_of_parts(gradients: Sequence[Any]) -> bool:
     if rows is None or (isinstance(rows, int) and rows in (0, 1, num_replicas())):
         return False
     behind = operations_behind(gradients, through_shapes=False)
-    return any(OF_TAPE in op.name for op in behind) and next(_own_means(gradients), None) is None
+    return any(OF_TAPE in op.name for op in behind) and next(_own_means(walk, gradients), None) is None
 
 
-def _own_means(gradients: Sequence[Any]) -> Iterator[Any]:
+def _own_means(walk: ReplicaWalk, gradients: Sequence[Any]) -> Iterator[Any]:
     rows = own_rows()
     if rows is None:
         return
@@ -74,44 +78,69 @@ def _own_means(gradients: Sequence[Any]) -> Iterator[Any]:
         return
     size = rows if isinstance(rows, int) else None
     for op in behind:
-        if op.type in _QUOTIENTS and _is_over_rows(op, size) and not _is_divided_by_hand(op.inputs[0], size):
+        if op.type in _QUOTIENTS and _is_over_rows(op, size) and not _is_divided_by_hand(walk, op.inputs[0], size):
             yield op
 
 
-def _is_divided_by_hand(slope: tf.Tensor, size: int | None) -> bool:
-    """Whether what a way back begins with is a replica's part by plain numbers, or nobody knows what it is.
+def _is_divided_by_hand(walk: ReplicaWalk, slope: tf.Tensor, size: int | None) -> bool:
+    """Whether what a way back begins with is a replica's part by its number of rows, or nobody knows what it is.
+
+    A plain number alone is none: a half on two replicas, or a tenth on ten, is the weight of a loss.
 
     Args:
+        walk: That of the strategy.
         slope: What comes back to a mean over own rows, the same for each.
         size: How many these are; None where it is open.
     """
-    factor, count = plain_factor(slope), num_replicas()
-    if factor is None or factor == 0:
+    factors = _factors(walk, slope)
+    if factors is None or 0 in factors or size == 0:
         return True
+    counts_own = size is not None and any(each >= size and each % size == 0 for each in factors)
+    if size is None or not counts_own:
+        return False
     # Over the rows of the batch, of which not all replicas need have as many.
-    rows = 1 if size is None else size
-    return abs(rows / abs(factor) - rows * count) <= (1e-3 if size is None else count)
+    count = num_replicas()
+    return abs(size / abs(math.prod(factors)) - size * count) <= count
 
 
 def plain_factor(slope: tf.Tensor) -> float | None:
     """By which plain number the ones with which a way back begins were multiplied; None where it is none."""
-    factor = 1.0
-    while True:
-        op = slope.op
-        if op.type in _HAND_ON:
-            factor, slope = (-factor if op.type == "Neg" else factor), op.inputs[0]
-        elif op.type == "Fill":
-            slope = op.inputs[1]
-        elif op.type == "OnesLike":
-            return factor
-        elif op.type in _QUOTIENTS and (number := plain_number(op.inputs[1])):
-            factor, slope = factor / number, op.inputs[0]
-        elif op.type in _PRODUCTS and (numbers := list(map(plain_number, op.inputs))) != [None, None]:
-            place = 0 if numbers[1] is None else 1
-            factor, slope = factor * (numbers[place] or 0.0), op.inputs[1 - place]
-        else:
-            number = plain_number(slope)
-            return None if number is None else factor * number
+    factors = _factors(None, slope)
+    return None if factors is None else math.prod(factors)
+
+
+def _factors(walk: ReplicaWalk | None, slope: tf.Tensor) -> list[float] | None:
+    """The plain numbers by which the ones with which a way back begins were multiplied; None where nobody knows.
+
+    Args:
+        walk: Tells what is the same on all replicas, as the weight of a loss that is learned, and is left out; without
+            one nobody knows.
+        slope: What comes back to a mean.
+    """
+    op, number = slope.op, plain_number(slope)
+    if number is not None:
+        return [number]
+    if op.type in _HAND_ON:
+        inner = _factors(walk, op.inputs[0])
+        return [-1.0, *inner] if op.type == "Neg" and inner is not None else inner
+    if op.type == "Fill":
+        return _factors(walk, op.inputs[1])
+    if op.type == "OnesLike" or (walk is not None and _is_weight(walk, slope)):
+        return []
+    if op.type not in _PRODUCTS | _QUOTIENTS:
+        return None
+    both = [_factors(walk, each) for each in op.inputs]
+    if op.type in _QUOTIENTS and both[1] is not None:
+        both[1] = [1 / each if each else 0.0 for each in both[1]]
+    return None if None in both else [each for own in both if own is not None for each in own]
+
+
+def _is_weight(walk: ReplicaWalk, number: Any) -> bool:
+    """Whether it is the same on all replicas and no count of rows; what a tape has made is the way back itself."""
+    if number.shape.rank != 0 or OF_TAPE in number.op.name or walk.may_differ(Frame(number.graph), number):
+        return False
+    behind = operations_behind([number], through_shapes=True)
+    return not any(op.type in _SHAPES or is_collective(op) for op in behind)
 
 
 def _is_over_rows(quotient: Any, size: int | None) -> bool:

@@ -6,23 +6,20 @@ from typing import Any
 
 from tfscale.replicas.graph_walk import SAME_VALUES, plain_number
 from tfscale.replicas.replica_count import noted_counts, noted_parts, noted_times
-from tfscale.replicas.share import num_replicas
 
 FACTORS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
 
 
 def divides_by_replicas(op: Any) -> bool:
-    """Whether it divides by what a script was told there, or by a plain number.
+    """Whether it divides by what a script was told there: a plain number may be any other.
 
     Args:
         op: Of a graph.
     """
     counts = noted_counts()
     if op.type.startswith("Mul"):
-        is_told = any(_is_made_of(each, noted_parts() - counts) for each in op.inputs)
-    else:
-        is_told = op.type in FACTORS and _is_made_of(op.inputs[1], counts)
-    return is_told or divides_by_plain_count(op)
+        return any(_is_made_of(each, noted_parts() - counts) for each in op.inputs)
+    return op.type in FACTORS and _is_made_of(op.inputs[1], counts)
 
 
 def multiplies_by_replicas(op: Any) -> bool:
@@ -32,22 +29,6 @@ def multiplies_by_replicas(op: Any) -> bool:
         op: Of a graph.
     """
     return op.type.startswith("Mul") and any(_is_made_of(each, noted_times()) for each in op.inputs)
-
-
-def divides_by_plain_count(op: Any) -> bool:
-    """Whether it divides by a plain number. Of two replicas, a half may be anything.
-
-    Args:
-        op: Of a graph.
-    """
-    if op.type not in FACTORS or not op.outputs[0].dtype.is_floating:
-        return False
-    count, is_product = num_replicas(), op.type.startswith("Mul")
-    if is_product and count == 2:
-        return False
-    wanted = 1 / count if is_product else count
-    numbers = [plain_number(each) for each in op.inputs[0 if is_product else 1 :]]
-    return any(number is not None and abs(number - wanted) < 1e-6 for number in numbers)
 
 
 def _is_made_of(tensor: Any, noted: set[int]) -> bool:
