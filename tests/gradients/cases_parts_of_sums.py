@@ -98,6 +98,12 @@ RETURNED: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "a part and a number": (lambda own: tf.reduce_sum(own) / 11.0 + 0.5, True),
     "a part and nothing": (lambda own: tf.reduce_sum(own) / 11.0 + 0.0, False),
     "a part and a number over replicas": (lambda own: tf.reduce_sum(own) / 11.0 + 0.5 / count_replicas(), False),
+    "a part and a mean": (lambda own: tf.nn.compute_average_loss(own) + 0.5 * tf.reduce_mean(own**2), True),
+    "a part, a mean and a number": (lambda own: tf.reduce_sum(own) / 11.0 - tf.reduce_mean(own**2) + 0.5, True),
+    "a part and a mean over replicas": (
+        lambda own: tf.reduce_sum(own) / 11.0 + 0.5 * tf.reduce_mean(own**2) / count_replicas(),
+        False,
+    ),
 }
 
 

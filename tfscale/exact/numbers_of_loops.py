@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.replicas.divided import FACTORS, divides_by_replicas, multiplies_by_replicas
 from tfscale.replicas.graph_walk import SAME_VALUES, SUMS, operations_behind, plain_number
-from tfscale.replicas.marks import MEAN_OF_ROWS, PART_BESIDE_WHOLE, PART_OF_SUM, mark_number, marked
+from tfscale.replicas.marks import MEAN_OF_ROWS, PART_BESIDE_OTHERS, PART_OF_SUM, mark_number, marked
 from tfscale.replicas.replica_count import noted_counts, noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 
@@ -32,15 +32,6 @@ class Kind(enum.Enum):
     ALIKE = "the same on all replicas"
 
 
-# Of the terms of a number that is a sum of several things.
-_BESIDE_WHOLE = frozenset((Kind.PART, Kind.ALIKE))
-_MARKS: dict[frozenset[Kind | None], str] = {
-    frozenset((Kind.PART,)): PART_OF_SUM,
-    frozenset((Kind.MEAN,)): MEAN_OF_ROWS,
-    _BESIDE_WHOLE: PART_BESIDE_WHOLE,
-}
-
-
 def kind_of_number(number: Any) -> Kind | None:
     """What a number of a replica is; None if nobody knows, or if it is several things at once.
 
@@ -51,13 +42,13 @@ def kind_of_number(number: Any) -> Kind | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def is_part_beside_whole(number: Any) -> bool:
-    """Whether a number is a replica's part of a sum, and something that is the same on all and nobody has divided.
+def is_part_beside_others(number: Any) -> bool:
+    """Whether a number is a replica's part of a sum, and beside it something that nobody has divided.
 
     Args:
         number: As of `kind_of_number`.
     """
-    return _kinds_of(_walk(), number) == _BESIDE_WHOLE
+    return _has_others(_kinds_of(_walk(), number))
 
 
 def mark_numbers(values: Any) -> None:
@@ -71,29 +62,36 @@ def mark_numbers(values: Any) -> None:
     walk = _walk()
     for leaf in tf.nest.flatten(values):
         if tf.is_symbolic_tensor(leaf) and leaf.shape.rank == 0 and leaf.dtype.is_floating:
-            mark = _MARKS.get(frozenset(_kinds_of(walk, leaf)))
-            if mark is not None:
-                mark_number(leaf, mark)
+            kinds = _kinds_of(walk, leaf)
+            if _has_others(kinds):
+                mark_number(leaf, PART_BESIDE_OTHERS)
+            elif kinds in ({Kind.PART}, {Kind.MEAN}):
+                mark_number(leaf, PART_OF_SUM if kinds == {Kind.PART} else MEAN_OF_ROWS)
 
 
-def refuse_parts_beside_wholes(strategy: tf.distribute.Strategy, results: Any) -> None:
-    """Refuses what a loop by hand returns when it is neither a part of a sum nor the same on all replicas.
+def refuse_parts_beside_others(strategy: tf.distribute.Strategy, results: Any) -> None:
+    """Refuses what a loop by hand returns when it is neither a part of a sum, nor a mean, nor the same on all replicas.
 
     Args:
         strategy: Whose `run` was just called. To be called in the same graph.
         results: What it returned, of which `mark_numbers` has been told.
 
     Raises:
-        ModelError: When one is a part of a sum beside what is the same on all replicas.
+        ModelError: When one is a part of a sum, and beside it what is the same on all replicas or a mean.
     """
     for leaf in [own for each in tf.nest.flatten(results) for own in strategy.experimental_local_results(each)]:
-        if tf.is_symbolic_tensor(leaf) and id(leaf) in marked(leaf.graph, PART_BESIDE_WHOLE):
+        if tf.is_symbolic_tensor(leaf) and id(leaf) in marked(leaf.graph, PART_BESIDE_OTHERS):
             raise ModelError(
-                "In a function of `strategy.run` a replica's loss is its part of a sum, in which what is the same on "
-                "all replicas counts several times.\n"
+                "In a function of `strategy.run` a replica's loss is its part of a sum, in which a mean over own rows, "
+                "or what is the same on all replicas, counts several times.\n"
                 f"Received: {leaf.name!r}, which the function returns: a part, and a number that nobody has divided. "
                 "Divide that by `strategy.num_replicas_in_sync`, or return it by itself."
             )
+
+
+def _has_others(kinds: set[Kind | None]) -> bool:
+    """Whether one of the terms of a number is a part, and another one known to be none."""
+    return Kind.PART in kinds and None not in kinds and len(kinds) > 1
 
 
 def _walk() -> ReplicaWalk:

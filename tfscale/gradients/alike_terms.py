@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.exact.numbers_of_loops import is_part_beside_whole
+from tfscale.exact.numbers_of_loops import is_part_beside_others
 from tfscale.gradients.own_means import OF_TAPE, plain_factor
 from tfscale.gradients.own_noise import draws_of_seed
 from tfscale.replicas.divided import FACTORS, divides_by_replicas
@@ -49,7 +49,7 @@ def refuse_terms_alike(walk: ReplicaWalk, gradients: Sequence[Any], variables: S
     ]
     # A number is not taken to pieces there: it may be a part, less a number.
     numbers = [each for each in gradients if each.shape.num_elements() == 1]
-    alike += [each for each in numbers if is_part_beside_whole(each)]
+    alike += [each for each in numbers if is_part_beside_others(each)]
     if not alike:
         return
     raise ModelError(

@@ -22,7 +22,7 @@ from tfscale.cluster.preflight.facts import GPUS
 from tfscale.cluster.secret import read_secret
 from tfscale.cluster.tf_config import EvaluatorError
 from tfscale.errors import CommunicationError, DeviceError
-from tfscale.exact.numbers_of_loops import refuse_parts_beside_wholes
+from tfscale.exact.numbers_of_loops import refuse_parts_beside_others
 from tfscale.framework.canary import check_releases
 from tfscale.framework.collectives import has_tensorflow_started
 from tfscale.framework.replicas import Answers, answer_for, runs_without_merge_call, update_without_merge_call
@@ -336,7 +336,7 @@ _IMPLEMENTATIONS = {
 def _look_at_loop(strategy: tf.distribute.Strategy, first: int, rows: Sequence[Sequence[Any]], results: Any) -> None:
     # What a variable gets may be returned, too: the variable is what has a name.
     refuse_states_apart(strategy, first, [each[0] if each else None for each in rows])
-    refuse_parts_beside_wholes(strategy, results)
+    refuse_parts_beside_others(strategy, results)
     refuse_numbers_apart(strategy, first, rows, results)
     warn_of_untold(strategy, first, results)
 
