@@ -134,6 +134,15 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], bool]] = {
     ),
     "mean of columns": (lambda own: tf.reduce_mean(tf.stack([own, 2 * own], 1)), True),
     "mean beside a part": (lambda own: tf.reduce_mean(own) + 0.1 * tf.reduce_mean(own**2), True),
+    "mean beside an average": (lambda own: tf.nn.compute_average_loss(own) + 0.5 * tf.reduce_mean(own**2), True),
+    "mean beside one over replicas": (
+        lambda own: tf.reduce_mean(own) / count_replicas() + 0.5 * tf.reduce_mean(tf.sqrt(own)),
+        True,
+    ),
+    "means over replicas, each by itself": (
+        lambda own: tf.reduce_mean(own) / count_replicas() + tf.reduce_mean(tf.sqrt(own) / count_replicas()),
+        False,
+    ),
     "a tenth of a mean": (lambda own: 0.1 * tf.reduce_mean(own), True),
     "ten means, negative": (lambda own: -tf.reduce_mean(own) * 10.0, True),
     "a seventh of a mean": (lambda own: tf.reduce_mean(own) / 7.0, True),

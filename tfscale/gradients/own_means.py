@@ -8,7 +8,7 @@ the number of replicas as well has a part of one there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -71,15 +71,33 @@ def _own_means(walk: ReplicaWalk, gradients: Sequence[Any]) -> Iterator[Any]:
     rows = own_rows()
     if rows is None:
         return
-    parts = noted_parts()
-    behind = list(operations_behind(gradients, through_shapes=False))
-    if any(id(op) in parts for op in behind):
-        # Of several losses some are divided; which, the sum of their gradients does not tell.
-        return
     size = rows if isinstance(rows, int) else None
-    for op in behind:
-        if op.type in _QUOTIENTS and _is_over_rows(op, size) and not _is_divided_by_hand(walk, op.inputs[0], size):
+    behind = {id(op): op for op in operations_behind(gradients, through_shapes=False)}
+    for op in behind.values():
+        is_mean = op.type in _QUOTIENTS and _is_over_rows(op, size)
+        if is_mean and not _is_divided_by_hand(walk, op.inputs[0], size) and not _is_divided_as_told(op, behind):
             yield op
+
+
+def _is_divided_as_told(quotient: Any, behind: Mapping[int, Any]) -> bool:
+    """Whether the number of replicas divides a mean on its way back, before or behind it.
+
+    Args:
+        quotient: By the number of rows.
+        behind: All operations on the way back, by their identities.
+    """
+    parts = noted_parts()
+    if any(id(op) in parts for op in operations_behind([quotient.inputs[0]], through_shapes=False)):
+        return True
+    left, seen = [quotient], set[int]()
+    while left:
+        for op in [each for output in left.pop().outputs for each in output.consumers()]:
+            if id(op) in behind and id(op) not in seen:
+                if any(id(each.op) in parts for each in op.inputs):
+                    return True
+                seen.add(id(op))
+                left.append(op)
+    return False
 
 
 def _is_divided_by_hand(walk: ReplicaWalk, slope: tf.Tensor, size: int | None) -> bool:
