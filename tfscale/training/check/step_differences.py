@@ -69,9 +69,14 @@ def of_all_workers(strategy: tf.distribute.Strategy, differences: Sequence[Diffe
 
 
 def bytes_per_number(model: keras.Model) -> int:
-    """Of the narrowest floating-point numbers with which a layer computes."""
-    kinds = [tf.as_dtype(layer.compute_dtype or "float32") for layer in flat_layers(model)]
-    return min((kind.size for kind in kinds if kind.is_floating), default=4)
+    """Of the narrowest floating-point numbers that layers compute with, variables hold, or losses and metrics are of.
+
+    A policy of a model says nothing of the last: Keras takes `keras.config.floatx()` for them.
+    """
+    names = [layer.compute_dtype or "float32" for layer in flat_layers(model)]
+    names += [each.dtype for each in model.variables]
+    kinds = [tf.as_dtype(name) for name in [*names, keras.config.floatx()]]
+    return min(kind.size for kind in kinds if kind.is_floating)
 
 
 def tolerance_of(bytes_per_number: int) -> float:
