@@ -158,9 +158,9 @@ class DataParallel:
         begin_deterministic(deterministic, logical_replicas=logical_replicas, seed=seed)
         self._strategy = _strategy_of(devices, self._network, agree_on=given)
         if logical_replicas is None:
-            plan = _plan_of(batches, micro_batch, self.num_replicas)
+            plan = _plan_of(batches, micro_batch, int(self.num_replicas))
         else:
-            plan = plan_logically(batches, logical_replicas, self.num_replicas, micro_batch, self._sending)
+            plan = plan_logically(batches, logical_replicas, int(self.num_replicas), micro_batch, self._sending)
         note_logical_run(self._strategy, logical_replicas)
         self._plan, self._micro_batch, self._seed = plan, micro_batch, seed
         self._logical_replicas, self._deterministic = logical_replicas, deterministic
@@ -184,8 +184,9 @@ class DataParallel:
 
     @property
     def num_replicas(self) -> int:
-        """Replicas of the whole job."""
-        return int(self._strategy.num_replicas_in_sync)
+        """Replicas of the whole job; in a step, what a loss is divided by, as `strategy.num_replicas_in_sync` is."""
+        count: int = self._strategy.num_replicas_in_sync
+        return count
 
     @property
     def global_batch(self) -> int:
@@ -363,16 +364,15 @@ class DataParallel:
     def __str__(self) -> str:
         models = [batch_norm_knobs(model, self.batch_ratio) for model in self._models]
         knobs = [*self._knobs.values(), *itertools.chain(*models)]
-        share = largest_share(self.global_batch, self.num_replicas)
+        share = largest_share(self.global_batch, int(self.num_replicas))
         optimizers = [model.optimizer for model in self._models if model.compiled and model.optimizer is not None]
-        logical = describe_logical_replicas(self._logical_replicas, self.num_replicas, self.global_batch)
         others = [
             *(describe_micro_batch(model, self._micro_batch, share) for model in self._models),
-            logical,
+            describe_logical_replicas(self._logical_replicas, int(self.num_replicas), self.global_batch),
             describe_deterministic(self._strategy) if self._deterministic else "",
             *map(describe_steps_per_call, self._models),
             describe_link(self._strategy),
-            *self._sending.describe(optimizers, self.num_replicas),
+            *self._sending.describe(optimizers, int(self.num_replicas)),
         ]
         return "\n".join([describe_recipe(self._recipe, self._plan, knobs), *filter(None, others)])
 

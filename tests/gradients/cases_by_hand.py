@@ -97,7 +97,8 @@ def ways(replicas: int) -> dict[str, float | str]:
 def differences(replicas: int, names: Iterable[str], train: Callable[[Any, Any, str], Any]) -> dict[str, float | str]:
     """Of what `train(strategy, batch, name)` leaves, from what it leaves on one device; or what was said."""
     tfscale.simulate_replicas(replicas)
-    strategy: Any = tfscale.DataParallel(global_batch=11).strategy
+    _MADE["dp"] = tfscale.DataParallel(global_batch=11)
+    strategy: Any = _MADE["dp"].strategy
     rows = tf.data.Dataset.from_tensor_slices((X[:11], Y[:11])).batch(11)
     (batch,) = strategy.experimental_distribute_dataset(rows)
     whole = tf.constant(X[:11]), tf.constant(Y[:11])
@@ -111,8 +112,15 @@ def differences(replicas: int, names: Iterable[str], train: Callable[[Any, Any, 
     return found
 
 
+_MADE: dict[str, tfscale.DataParallel] = {}
+
+
 def count_replicas() -> Any:
     return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def _count_by_data_parallel() -> Any:
+    return _MADE["dp"].num_replicas if tf.distribute.has_strategy() else 1
 
 
 # The weight of a loss, by strategy.
@@ -156,6 +164,7 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], bool]] = {
         False,
     ),
     "mean over replicas": (lambda own: tf.reduce_mean(own) / count_replicas(), False),
+    "mean over DataParallel's replicas": (lambda own: tf.reduce_mean(own) / _count_by_data_parallel(), False),
     "mean of what was divided": (lambda own: tf.reduce_mean(own / count_replicas()), False),
     "mean over a tensor of replicas": (lambda own: tf.reduce_mean(own) / tf.cast(count_replicas(), tf.float32), False),
     "mean times a part": (lambda own: tf.reduce_mean(own) * (1.0 / count_replicas()), False),

@@ -275,9 +275,8 @@ def _no_plain_number(count: int) -> NoPlainNumberError:
     return NoPlainNumberError(
         "In a function of `strategy.run` the number of replicas counts their rows, and is no plain number: in a list "
         "(a shape), an array, a constant, a comparison, a `float`, a cast to integers, or rounded.\n"
-        f"Received: {count} replicas. Write `int(strategy.num_replicas_in_sync)` there. What is divided by a plain "
-        "number is exact only where all replicas have as many rows. For the rows of all replicas there is "
-        "tfscale.gather_rows(x)."
+        f"Received: {count} replicas. Write `int(strategy.num_replicas_in_sync)` there, and divide losses by "
+        "`strategy.num_replicas_in_sync` itself. For the rows of all replicas there is tfscale.gather_rows(x)."
     )
 
 
