@@ -174,15 +174,19 @@ def taken_apart(vector: tf.Tensor, like: Sequence[Any]) -> list[tf.Tensor]:
     # As a rule several have the same shape.
     known: dict[tuple[int, ...], tf.Tensor] = {}
 
-    def shaped(part: tf.Tensor, each: Any) -> tf.Tensor:
-        if each.shape.rank == 1:
-            return part
+    def shape_of(each: Any) -> tf.Tensor:
         if not each.shape.is_fully_defined():
-            return tf.reshape(part, tf.shape(each))
+            return tf.shape(each)
         shape = tuple(each.shape)
         if shape not in known:
             known[shape] = tf.constant(shape, tf.int32)
-        return tf.reshape(part, known[shape])
+        return known[shape]
+
+    def shaped(part: tf.Tensor, each: Any) -> tf.Tensor:
+        whole = part if each.shape.rank == 1 else tf.reshape(part, shape_of(each))
+        # Where the number of elements of one is not known, TensorFlow knows that of no part.
+        whole.set_shape(each.shape)
+        return whole
 
     return [shaped(part, each) for part, each in zip(tf.split(vector, sizes), like, strict=True)]
 
