@@ -30,6 +30,10 @@ _log = logging.getLogger(__name__)
 
 # Passes that are begun ahead on one worker, while another has not ended the one before.
 _KEPT_PASSES = 4
+_READ_ON = (
+    " A Python generator as `validation_data` is read on from where each worker has read ahead the last time: give a "
+    "`tf.data.Dataset`, a `PyDataset` or arrays."
+)
 # Of later batches one in so many is noted, so that a step rarely waits for Python.
 _EVERY = 16
 
@@ -162,7 +166,7 @@ class Reading:
         self._ends: list[PassEnds] = []
         self._num_rows = -1
         self._num_compared = 0
-        self._has_warned = False
+        self._has_warned = self._reads_on = False
 
     def add(self, dataset: tf.data.Dataset, passes: PassesRead) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
         """Has another data set compared; every worker calls it.
@@ -189,12 +193,17 @@ class Reading:
         return lambda given: ends.noting(read.noting(given))
 
     @contextlib.contextmanager
-    def of_data(self, data: Any) -> Iterator[None]:
+    def of_data(self, data: Any, *, goes_on: bool = False) -> Iterator[None]:
         """Compares how many rows all workers give to a call, which makes data sets of them in the meantime.
+
+        Args:
+            data: As they were given to it; None where it finds its own.
+            goes_on: Whether it is a validation within the call, which reads them again.
 
         Raises:
             DataError: As `compare_sizes`.
         """
+        self._reads_on = self._reads_on or (goes_on and isinstance(data, Iterator))
         before, self._num_rows = self._num_rows, _num_rows(data)
         try:
             self.compare_sizes(self._num_rows, "example(s)")
@@ -267,9 +276,10 @@ class Reading:
         return None
 
     def _said(self, found: str) -> str:
+        way_out = READ_ALIKE + (_READ_ON if self._reads_on else "")
         return (
             "All workers must read the same data: each takes its own rows of every batch.\n"
-            f"Received: {found} of what `{self._name}` reads{self._what}. {READ_ALIKE}"
+            f"Received: {found} of what `{self._name}` reads{self._what}. {way_out}"
         )
 
 
@@ -296,7 +306,7 @@ def reading_alike(strategy: tf.distribute.Strategy, name: str, data: Any, *, goe
     reading = around if goes_on and around is not None else Reading(strategy, name, data)
     READING.set(strategy, reading)
     try:
-        with reading.of_data(data):
+        with reading.of_data(data, goes_on=reading is around):
             yield
         if name != "fit" and reading is not around:
             reading.compare()

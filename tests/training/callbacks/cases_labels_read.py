@@ -198,6 +198,8 @@ def data_of_calls() -> dict[str, str]:
             found[f"{name}, {call}"] = _call(_model(dp), call, data[:1] if call == "predict" else data, **size)
     validation = _from_generator(np.random.default_rng).batch(BATCH)
     found["validation"] = _call(_model(dp), "fit", (X, Y), validation_data=validation)
+    own = _batches(np.random.default_rng(), np.random.default_rng(0))
+    found["a generator"] = _call(_model(dp), "fit", (X, Y), validation_data=own, validation_steps=2)
     return found
 
 

@@ -104,3 +104,9 @@ def test_other_data_of_validation_end_all_workers(calls_by_rank):
     for found in calls_by_rank:
         assert found["validation"].startswith(SAID)
         assert found["validation"].endswith("trained")
+
+
+def test_a_generator_that_is_read_on_is_named(calls_by_rank):
+    for found in calls_by_rank:
+        assert "A Python generator as `validation_data` is read on from where" in found["a generator"]
+        assert "A Python generator" not in found["validation"]
