@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.replicas.graph_walk import SAME_VALUES, operations_behind, plain_number
-from tfscale.replicas.replica_count import noted_parts, own_rows
+from tfscale.replicas.replica_count import has_several_own_rows, noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 from tfscale.replicas.share import num_replicas
 
@@ -69,7 +69,7 @@ def are_of_parts(walk: ReplicaWalk, gradients: Sequence[Any]) -> bool:
 
 def _own_means(walk: ReplicaWalk, gradients: Sequence[Any]) -> Iterator[Any]:
     rows = own_rows()
-    if rows is None:
+    if rows is None or num_replicas() == 1:
         return
     size = rows if isinstance(rows, int) else None
     behind = {id(op): op for op in operations_behind(gradients, through_shapes=False)}
@@ -180,6 +180,8 @@ def _is_over_rows(quotient: Any, size: int | None) -> bool:
     if is_counted:
         return True
     counted = tf.get_static_value(divisor)
-    # As many replicas as rows, or one row, say nothing. Nor does `tf.ones((3, 3)) / 3`, which no way back divides.
-    is_known = counted is not None and size not in (None, 0, 1, num_replicas()) and "gradient" in quotient.name
+    # As many replicas as rows, or one row, say nothing. Nor does `tf.ones((3, 3)) / 3`, which no way back divides, nor
+    # a number where there are several: all rows of one data set may be as many as this replica's of another.
+    says = size not in (None, 0, 1, num_replicas()) and not has_several_own_rows()
+    is_known = counted is not None and says and "gradient" in quotient.name
     return is_known and size in counted

@@ -36,6 +36,8 @@ class LoopRows(NamedTuple):
     """n_i, an integer or an integer tensor."""
     total: Callable[[], Any]
     """Returns n, likewise."""
+    are_several: bool = False
+    """Whether it was given several batches, and has another number of each; the first one's is told."""
 
     def part(self, dtype: tf.DType) -> tf.Tensor:
         """n_i / n."""
@@ -158,6 +160,12 @@ def own_rows() -> Any:
     """n_i of the loop by hand that this thread's replica runs, an integer or an integer tensor; None elsewhere."""
     rows = _ROWS.value
     return None if rows is None or is_in_step() else rows.own
+
+
+def has_several_own_rows() -> bool:
+    """Whether that replica has batches of several sizes, so that a number is not told from the size of one of them."""
+    rows = _ROWS.value
+    return rows is not None and rows.are_several
 
 
 def noted_parts() -> set[int]:

@@ -182,7 +182,9 @@ def _rows(
     found = _rows_by_place(own_args, own_kwargs, are_own)
     if not found:
         return None
-    return LoopRows(next(iter(found.values())), functools.partial(total_of, [*found], [*found.values()]))
+    own = [*found.values()]
+    are_several = len({each for each in own if isinstance(each, int)}) > 1
+    return LoopRows(own[0], functools.partial(total_of, [*found], own), are_several)
 
 
 @contextlib.contextmanager
@@ -208,7 +210,7 @@ def _counted(rows: LoopRows) -> LoopRows:
     One that has none does not come to ask: Keras's losses take no mean of none. And what asks in a loop could not send.
     """
     total = rows.total()
-    return LoopRows(rows.own, lambda: total)
+    return rows._replace(total=lambda: total)
 
 
 def code_of(function: Any) -> Any:
