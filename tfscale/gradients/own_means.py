@@ -113,8 +113,7 @@ def _is_divided_by_hand(walk: ReplicaWalk, slope: tf.Tensor, size: int | None) -
     factors = _factors(walk, slope)
     if factors is None or 0 in factors or size == 0:
         return True
-    counts_own = size is not None and any(each >= size and each % size == 0 for each in factors)
-    if size is None or not counts_own:
+    if size is None or not any(each >= size and each % size == 0 for each in factors):
         return False
     # Over the rows of the batch, of which not all replicas need have as many.
     count = num_replicas()
