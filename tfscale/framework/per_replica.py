@@ -2,11 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+import logging
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, SupportsIndex
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.distribute import values as distributed_values
+
+from tfscale.errors import ModelError
+
+_log = logging.getLogger(__name__)
+
+_LIBRARIES = ("tensorflow.", "keras.", "tfscale.")
+# Runs the user's own `x[0]` in a `tf.function`.
+_IN_PLACE_OF_USER = "tensorflow.python.autograph."
+
+
+class OwnResults(tuple[Any, ...]):
+    """What the replicas of this process have; whoever takes that of one alone is told that it is no more.
+
+    A loop by hand logs `strategy.experimental_local_results(loss)[0]`, or `loss.values[0]`: of one replica's own rows,
+    and on one device of all.
+
+    Args:
+        values: By replica.
+        tell: Called where one is taken; may raise.
+    """
+
+    _tell: Callable[[], None] | None
+
+    def __new__(cls, values: Iterable[Any], tell: Callable[[], None] | None = None) -> OwnResults:
+        """A tuple."""
+        made = super().__new__(cls, values)
+        made._tell = tell
+        return made
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+        if self._tell is not None and not isinstance(index, slice):
+            asking = sys._getframe(1).f_globals.get("__name__", "")
+            if asking.startswith(_IN_PLACE_OF_USER) or not asking.startswith(_LIBRARIES):
+                self._tell()
+        return super().__getitem__(index)
+
+
+def refuse_one_alone() -> None:
+    """Of parts of a sum, or of means over own rows, one says nothing of the others.
+
+    Raises:
+        ModelError: Always.
+    """
+    raise ModelError(
+        "Of what the replicas have of a batch, that of one replica is not what one device has.\n"
+        "Received: `strategy.experimental_local_results(...)[i]`, or `.values[i]`, of such parts or means. Write "
+        '`strategy.reduce("SUM", ...)` for parts of a sum, and `strategy.reduce("MEAN", ...)` for means.'
+    )
+
+
+@functools.cache
+def warn_of_one_alone() -> None:
+    """Says once that what one replica has is of its own rows."""
+    _log.warning(
+        "`strategy.experimental_local_results(...)[i]`, or `.values[i]`, is what one replica has, and the others have "
+        "something else: on one device that number is of all rows. `strategy.reduce` has it of all replicas"
+    )
 
 
 class _OfRowsSpec(distributed_values.PerReplicaSpec):
@@ -41,6 +102,11 @@ class OfRows(distributed_values.PerReplica):
         self.kinds = tuple(kinds)
 
     @property
+    def values(self) -> OwnResults:
+        """By replica of this process."""
+        return OwnResults(super().values, functools.partial(tell_of_one, self))
+
+    @property
     def _type_spec(self) -> Any:
         return _OfRowsSpec(*(tf.type_spec_from_value(each) for each in (*self.values, *self.rows, *self.kinds)))
 
@@ -62,3 +128,22 @@ def kind_of(value: Any) -> int:
     kinds = value.kinds if isinstance(value, OfRows) else ()
     known = [int(kind) for each in kinds if (kind := tf.get_static_value(each)) is not None]
     return known[0] if known else 0
+
+
+def tell_of_one(value: Any) -> None:
+    """Says what one of the replicas' values is, where the others have something else; what carries no rows is left out.
+
+    Raises:
+        ModelError: When it is part of a sum, or a mean of own rows.
+    """
+    own = tuple(value.values) if isinstance(value, OfRows) else ()
+    if len(own) < 2:
+        return
+    if kind_of(value):
+        refuse_one_alone()
+    if not any(map(tf.is_symbolic_tensor, own)) and not all(_are_equal(own[0], each) for each in own[1:]):
+        warn_of_one_alone()
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    return one.shape == other.shape and bool(np.all(one.numpy() == other.numpy()))

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tfscale.framework.per_replica import warn_of_one_alone
 
 ROWS = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
 MEAN, SQUARES = float(ROWS.mean()), float((ROWS**2).mean())
@@ -192,3 +193,69 @@ def _reduced(strategy: Any, batch: Any, number: Callable[[Any], Any], op: str, *
         return strategy.reduce(op, values, axis=None) if is_inside else values
 
     return float(run() if is_inside else strategy.reduce(op, run(), axis=None))
+
+
+# What a function returns of a replica's rows, and what becomes of one replica's: an error, a warning, or nothing.
+ALONE: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "mean": (tf.reduce_mean, "error"),
+    "part": (lambda rows: tf.nn.compute_average_loss(tf.reduce_sum(rows, -1)), "error"),
+    "a number for each row": (lambda rows: tf.reduce_mean(rows, -1), "warning"),
+    "alike on all": (lambda rows: tf.constant(2.0), ""),
+    "summed": (lambda rows: tf.distribute.get_replica_context().all_reduce("sum", tf.reduce_sum(rows)), ""),
+}
+
+
+def taken_alone(replicas: int) -> dict[str, str]:
+    """What is said of one replica's result, whichever way it is taken.
+
+    Args:
+        replicas: Of this process; 1 on workers.
+    """
+    if replicas > 1:
+        tfscale.simulate_replicas(replicas)
+    strategy: Any = tfscale.DataParallel(global_batch=12).strategy
+    [batch] = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS).batch(12))
+    ways: dict[str, Callable[[Any], Any]] = {
+        "local results": lambda value: strategy.experimental_local_results(value)[0],
+        "last": lambda value: strategy.experimental_local_results(value)[-1],
+        "values": lambda value: value.values[0],
+        # These are of all replicas of the process.
+        "listed": lambda value: [2 * each for each in strategy.experimental_local_results(value)],
+        "put together": lambda value: tf.concat(_ranked(strategy.experimental_local_results(value)), 0),
+        "sliced": lambda value: tf.concat(_ranked(strategy.experimental_local_results(value)[:]), 0),
+    }
+    found = {}
+    for name, (number, _) in ALONE.items():
+        for way, take in ways.items() if replicas > 1 else [("local results", ways["local results"])]:
+            warn_of_one_alone.cache_clear()
+
+            @tf.function
+            def run(number: Callable[[Any], Any] = number) -> Any:
+                return strategy.run(number, args=(batch,))
+
+            @tf.function
+            def run_and_take(number: Callable[[Any], Any] = number, take: Callable[[Any], Any] = take) -> Any:
+                return take(strategy.run(number, args=(batch,)))
+
+            found[f"{name}, {way}, inside"] = _said_of(run_and_take)
+            found[f"{name}, {way}, outside"] = _said_of(lambda run=run, take=take: take(run()))
+    return found
+
+
+def _ranked(values: Any) -> Any:
+    return [tf.reshape(each, [-1]) for each in values]
+
+
+def _said_of(run: Callable[[], Any]) -> str:
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("tfscale.framework.per_replica")
+    log.addHandler(handler)
+    try:
+        run()
+    except tfscale.ModelError as error:
+        return f"error: {error}"
+    finally:
+        log.removeHandler(handler)
+    return f"warning: {said[0]}" if said else ""

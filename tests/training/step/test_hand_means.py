@@ -3,7 +3,7 @@
 import pytest
 
 from tests.processes import run_case, run_workers
-from tests.training.step.cases_hand_means import REDUCED
+from tests.training.step.cases_hand_means import ALONE, REDUCED
 
 
 @pytest.mark.parametrize("replicas", [2, 3, 5])
@@ -51,3 +51,20 @@ def _assert_exact_or_named(found):
             assert each < 1e-5, name
         else:
             assert f'Write `strategy.reduce("{REDUCED[number][1]}", ...)`' in str(each), name
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_that_of_one_replica_alone_is_named(replicas):
+    for name, said in run_case("tests.training.step.cases_hand_means:taken_alone", args=(replicas,)).items():
+        number, way, place = name.split(", ")
+        expected = ALONE[number][1] if way in {"local results", "last", "values"} else ""
+        # In a graph nothing tells whether the others have something else.
+        expected = "" if (expected, place) == ("warning", "inside") else expected
+        assert said.split(":")[0] == expected, (name, said)
+        assert ("strategy.reduce" in said) == bool(expected), said
+
+
+def test_so_it_is_on_workers_where_the_function_is_known():
+    for found in run_workers("tests.training.step.cases_hand_means:taken_alone", 2, args=(1,)):
+        said = {name.split(",")[0]: each.split(":")[0] for name, each in found.items() if name.endswith("inside")}
+        assert said == {name: "error" if expected == "error" else "" for name, (_, expected) in ALONE.items()}

@@ -11,13 +11,13 @@ import functools
 import logging
 import operator
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.framework.per_replica import kind_of, rows_of, with_rows
+from tfscale.framework.per_replica import OwnResults, kind_of, refuse_one_alone, rows_of, tell_of_one, with_rows
 from tfscale.replicas.all_reduce import replica_id
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.marks import MEAN_OF_ROWS, PART_OF_SUM, marked
@@ -37,13 +37,12 @@ class MeansByRows:
     """Of what the functions return that a loop by hand gives to `strategy.run`.
 
     Args:
-        strategy: Whose replicas run them.
-        run: TensorFlow's `strategy.run`.
-        reduce: TensorFlow's `strategy.reduce`.
+        strategy: Whose replicas run them; its `run`, `reduce` and `experimental_local_results` are still TensorFlow's.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, run: Callable[..., Any], reduce: Callable[..., Any]):
-        self._strategy, self._run, self._reduce = strategy, run, reduce
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self._strategy, self._run, self._reduce = strategy, strategy.run, strategy.reduce
+        self._own = strategy.experimental_local_results
         replicas = local_replicas(strategy)
         # TensorFlow returns the bare results of a lone one, which carry nothing.
         self._is_lone_of_several = replicas.here == 1 < replicas.total
@@ -87,9 +86,19 @@ class MeansByRows:
             return tf.nest.map_structure(lambda leaf: self._mean(reduce_op, leaf), value)
         return self._reduce(reduce_op, tf.nest.map_structure(self._as_numbers, value), None)
 
+    def own(self, value: Any) -> Any:
+        """As `tf.distribute.Strategy.experimental_local_results`; whoever takes one replica's is told what that is."""
+        return OwnResults(self._own(value), functools.partial(self._tell_of_one, tf.nest.flatten(value)))
+
+    def _tell_of_one(self, leaves: Sequence[Any]) -> None:
+        if any(map(self._kind, leaves)):
+            refuse_one_alone()
+        for leaf in leaves:
+            tell_of_one(leaf)
+
     def _kind(self, leaf: Any) -> int:
         """What the replicas of this process have, as a graph was told: parts of a sum, means, or nothing of these."""
-        own = self._strategy.experimental_local_results(leaf)
+        own = self._own(leaf)
         if not all(map(tf.is_symbolic_tensor, own)):
             return _UNKNOWN_KIND
         kinds = [
@@ -144,11 +153,11 @@ class MeansByRows:
         return tf.math.divide_no_nan(self._reduce("SUM", total, None), self._reduce("SUM", count, None))
 
     def _is_floating(self, leaf: Any) -> bool:
-        return bool(self._strategy.experimental_local_results(leaf)[0].dtype.is_floating)
+        return bool(self._own(leaf)[0].dtype.is_floating)
 
     def _as_numbers(self, leaf: Any) -> Any:
         """What replicas have computed, of which one may have had no rows."""
-        own = self._strategy.experimental_local_results(leaf)
+        own = self._own(leaf)
         if not any(map(_is_of_no_rows, own)):
             return leaf
         # Not all workers come here: a lone replica asks nobody else.

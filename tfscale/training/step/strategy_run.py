@@ -32,8 +32,8 @@ def run_loops(
             number of operations that the graph had before, of the rows of each replica of this process, of each
             batch that it is given, and of the results.
     """
-    run, reduce = strategy.run, strategy.reduce
-    means = MeansByRows(strategy, run, reduce)
+    run, reduce, own = strategy.run, strategy.reduce, strategy.experimental_local_results
+    means = MeansByRows(strategy)
     lifted: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def lift(fn: Any) -> Any:
@@ -72,6 +72,7 @@ def run_loops(
         return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
     strategy.run, strategy.reduce = run_once, in_place_of(reduce)(means.reduce)
+    strategy.experimental_local_results = in_place_of(own)(means.own)
 
 
 def _one_each(rows: Sequence[Sequence[Any]]) -> list[Any]:
