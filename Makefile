@@ -15,7 +15,7 @@ LONG := tests/chaos tests/examples tests/benchmarks tests/gpu $(addprefix tests/
   $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
   tests/gradients/compression/test_training.py \
   $(addprefix tests/training/callbacks/test_,non_finite_skip.py non_finite_watch.py noise_cases.py) \
-  $(addprefix tests/training/step/test_,deterministic.py logical_table.py) tests/parity/test_bitwise.py
+  $(addprefix tests/training/step/test_,deterministic.py logical_table.py logical_counts.py) tests/parity/test_bitwise.py
 # Needs engines that `make test-engines` installs.
 ENGINES := tests/engines
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder

@@ -111,8 +111,8 @@ SHOWN = {
     ],
     "`NoiseScale`": [(RUN, "callbacks that watch"), (BITS, "callbacks that watch")],
     '`batch_norm="local"`': [
-        (RUN, "layers that draw, last batch uneven"),
-        (BITS, "layers that draw, last batch uneven"),
+        (RUN, "layers that draw, batches of several lengths"),
+        (BITS, "layers that draw, batches of several lengths"),
     ],
     '`batch_norm="synchronized"`': [("test", "test_synchronised_with_as_many_devices"), (NO, "synchronised")],
     "code of your own": [(RUN, "own layers"), (BITS, "own layers"), (NO, "own code")],
