@@ -35,6 +35,27 @@ def images():
     return tf.data.Dataset.from_tensor_slices((x, y)).shuffle(82).batch(24)
 
 
+def amplifying():
+    """What rounding changes in a weight is many times as large after the next step."""
+    model = keras.Sequential(
+        [
+            keras.Input((6, 6, 1)),
+            LAYERS.Flatten(),
+            LAYERS.Dense(8),
+            LAYERS.Lambda(lambda x: keras.ops.sin(30 * x)),
+            LAYERS.Dense(3),
+        ]
+    )
+    model.compile(keras.optimizers.SGD(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def amplifying_in_float32():
+    """The same, of a script that says its type itself."""
+    keras.config.set_floatx("float32")
+    return amplifying()
+
+
 def biased_convnet():
     """A bias in front of BatchNormalization: its gradient is nothing but rounding."""
     model = keras.Sequential(

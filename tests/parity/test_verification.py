@@ -8,6 +8,7 @@ import tfscale
 from tests.parity import cases_scripts
 from tests.repository import ROOT
 from tfscale import ParityError, cli
+from tfscale.parity import verification
 
 SCRIPT = "tests.parity.cases_scripts"
 QUANTITIES = ["weights", "optimizer state", "epoch metrics", "evaluate", "predict"]
@@ -57,6 +58,18 @@ def test_workers_are_equal_and_a_bias_without_influence_is_not_counted(monkeypat
     assert len({process for process, _ in processes}) == len(processes)
     forks = [parent for _, parent in processes if parent != str(os.getpid())]
     assert (len(forks), len(set(forks)), len(processes)) == (2, 1, 6)
+
+
+@pytest.mark.parametrize("has_own_type", [False, True])
+def test_what_rounding_makes_of_a_run_is_told_from_a_fault_in_float64(monkeypatch, has_own_type):
+    # As where plain Keras from weights one rounding away is no help: a tie that only the order of a sum decides.
+    monkeypatch.setattr(verification, "unexplained", lambda reference, results, control, tolerance: list(results))
+    build = cases_scripts.amplifying_in_float32 if has_own_type else cases_scripts.amplifying
+    report = tfscale.verify(build, cases_scripts.images, num_replicas=(3,))
+    assert not report.equal
+    [cause] = report.causes
+    assert ("in float64 the same runs agree to" in cause) == (not has_own_type)
+    assert [row.difference > 1e-4 for row in report.rows if row.quantity == "weights"] == [True]
 
 
 def test_loss_over_pairs_is_equal_in_a_graph():

@@ -70,7 +70,7 @@ class Progress:
     """What is being done, and how long the rest takes at this pace: a bar on a terminal, else a line for each piece.
 
     Args:
-        total: Pieces; None when it is not known.
+        total: Pieces; None when it is not known. Of those that come on top nothing is foretold.
         stream: Where to; standard error by default.
         environ: See `is_rich`.
         clock: Seconds, from anywhere.
@@ -134,7 +134,7 @@ class Progress:
         self._ended += 1
         if self._bar is not None:
             self._bar.update(self._task, description=f"running {what}", completed=self._ended)
-        elif self._total is not None and self._ended:
+        elif self._total is not None and 0 < self._ended < self._total:
             self._say(f"running {what}; about {self._left_s(self._total - self._ended):.0f} s left")
         else:
             self._say(f"running {what}")

@@ -27,6 +27,8 @@ class Finding:
         same_data: Whether the run saw the reference's data.
         control: Size of the difference by quantity between the reference and a run of plain Keras
             from weights one rounding away; empty when there was no such run.
+        in_float64: The largest difference of the same run from the reference, both in float64, where it is within that
+            type's tolerance; None where it is not, and where that was not tried.
     """
 
     num_replicas: int
@@ -35,6 +37,7 @@ class Finding:
     data: DataFacts
     same_data: bool
     control: Mapping[str, float]
+    in_float64: float | None = None
 
     def only(self, *quantities: str) -> bool:
         """Whether nothing but some of `quantities` differs."""
@@ -51,7 +54,9 @@ def likeliest_cause(finding: Finding) -> str:
         Training is equal and only metrics differ: a metric of your own whose variables are not ...
     """
     return next(sentence for fits, sentence in _RULES if fits(finding)).format(
-        random=", ".join(finding.model.random_on), steps=" and ".join(finding.model.own_steps)
+        random=", ".join(finding.model.random_on),
+        steps=" and ".join(finding.model.own_steps),
+        in_float64=f"{finding.in_float64 or 0.0:.0e}",
     )
 
 
@@ -63,7 +68,8 @@ def cause_under_keras(finding: Finding) -> str:
     return "; ".join(causes) + "."
 
 
-def _explained_by_rounding(finding: Finding) -> bool:
+def explained_by_rounding(finding: Finding) -> bool:
+    """Whether plain Keras, from weights one rounding away, ends about as far from the reference."""
     return bool(finding.control) and all(
         finding.control.get(quantity, 0.0) >= size / 10 for quantity, size in finding.differing.items()
     )
@@ -79,7 +85,14 @@ _RULES: tuple[Rule, ...] = (
         "and leave out what depends on time or on threads.",
     ),
     (
-        _explained_by_rounding,
+        lambda finding: finding.in_float64 is not None,
+        "Float rounding that training amplifies: in float64 the same runs agree to {in_float64}, so tfscale "
+        "computes what one device does. (The usual amplifiers are a ReLU, a maximum or a division near a tie, which "
+        "the order of a sum decides: rows in another order do the same to plain Keras.) For a comparison that is "
+        "equal, verify with keras.config.set_floatx('float64') in the script, or with fewer steps.",
+    ),
+    (
+        explained_by_rounding,
         "Float rounding that training amplifies: plain Keras on one device, started from weights "
         "one rounding away, ends as far from the reference. (The usual amplifier is Adam or the "
         "like on a bias in front of BatchNormalization, whose gradient is nothing but rounding.) So "

@@ -57,6 +57,8 @@ def perform(request: Request) -> Outcome:
     if request.run.kind == BITWISE:
         begin_bitwise(request.run, request.script.seed)
     strategy = _make_strategy(request.run)
+    if request.run.in_float64:
+        keras.config.set_floatx("float64")
     sys.path += [path for path in request.script.import_paths if path not in sys.path]
     keras.utils.set_random_seed(request.script.seed)
     build, data = (_load_script(target) for target in (request.script.build, request.script.data))

@@ -95,7 +95,7 @@ class Experiment:
         with contextlib.closing(endings):
             for index, ending in endings:
                 result = _result(runs[index], directories[index], ending, self._timeout_s)
-                if runs[index].kind == REFERENCE:
+                if runs[index] == RunSpec(REFERENCE):
                     self._start = str(directories[index][0])
                 yield result
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfscale.parity.cause import Finding, cause_under_keras, likeliest_cause
+from tfscale.parity.cause import Finding, cause_under_keras, explained_by_rounding, likeliest_cause
 from tfscale.parity.comparison import (
     Differences,
     arrays_without_influence,
@@ -15,7 +15,7 @@ from tfscale.parity.experiment import RunResult
 from tfscale.parity.outcome import Outcome
 from tfscale.parity.report import CRASHED, DIFFERS, EQUAL, ParityReport, ParityRow
 from tfscale.parity.request import Script
-from tfscale.parity.run_spec import TFSCALE
+from tfscale.parity.run_spec import TFSCALE, RunSpec
 
 # A bias differs in itself and in the optimizer's state for it: few names say enough.
 _SHOWN_NAMES = 4
@@ -56,6 +56,7 @@ def judge(
     results: Sequence[RunResult],
     control: RunResult | None,
     tolerance: float,
+    in_float64: Mapping[RunSpec, float] | None = None,
 ) -> ParityReport:
     """Makes the report.
 
@@ -65,6 +66,7 @@ def judge(
         results: The other runs, in the order of the table.
         control: The run from weights one rounding away; None when there was no need of it.
         tolerance: The relative difference up to which a row is equal.
+        in_float64: Of runs that differ in the script's own type and not in float64, the largest difference there.
     """
     by_rounding = {} if control is None else compare_outcomes(reference, control.workers)
     rows: list[ParityRow] = []
@@ -77,7 +79,7 @@ def judge(
         judged = _judge_run(result, reference, by_rounding, tolerance)
         rows += _rows(judged, tolerance)
         excused |= dict.fromkeys(name for names in judged.excused.values() for name in names)
-        cause = _cause(judged, reference, by_rounding, tolerance)
+        cause = _cause(judged, reference, by_rounding, tolerance, (in_float64 or {}).get(result.run))
         if cause is not None:
             findings.setdefault(cause, []).append(str(result.run))
     return ParityReport(
@@ -115,21 +117,50 @@ def _rows(judged: _Judged, tolerance: float) -> list[ParityRow]:
     ]
 
 
-def _cause(judged: _Judged, reference: Outcome, by_rounding: Differences, tolerance: float) -> str | None:
-    differing = {quantity: size for quantity, (size, _) in judged.counted().items() if size > tolerance}
-    if not differing:
+def _cause(
+    judged: _Judged, reference: Outcome, by_rounding: Differences, tolerance: float, in_float64: float | None
+) -> str | None:
+    finding = _finding(judged, reference, by_rounding, tolerance, in_float64)
+    if not finding.differing:
         return None
+    name = likeliest_cause if judged.result.run.kind == TFSCALE else cause_under_keras
+    return name(finding)
+
+
+def _finding(
+    judged: _Judged, reference: Outcome, by_rounding: Differences, tolerance: float, in_float64: float | None = None
+) -> Finding:
+    differing = {quantity: size for quantity, (size, _) in judged.counted().items() if size > tolerance}
     workers = judged.result.workers
-    finding = Finding(
+    return Finding(
         num_replicas=judged.result.run.num_replicas,
         differing=differing,
         model=workers[0].model,
         data=reference.data,
         same_data=all(outcome.data.digest == reference.data.digest for outcome in workers),
         control={quantity: largest(sizes)[0] for quantity, sizes in by_rounding.items()},
+        in_float64=in_float64,
     )
-    name = likeliest_cause if judged.result.run.kind == TFSCALE else cause_under_keras
-    return name(finding)
+
+
+def unexplained(
+    reference: Outcome, results: Sequence[RunResult], control: RunResult, tolerance: float
+) -> list[RunResult]:
+    """Runs through tfscale that saw the reference's data, drew nothing, and differ by more than rounding explains."""
+    by_rounding = compare_outcomes(reference, control.workers)
+    found = []
+    for result in results:
+        if result.failure is None and result.run.kind == TFSCALE:
+            judged = _judge_run(result, reference, by_rounding, tolerance)
+            finding = _finding(judged, reference, by_rounding, tolerance)
+            if (
+                finding.differing
+                and finding.same_data
+                and not finding.model.random_on
+                and not explained_by_rounding(finding)
+            ):
+                found.append(result)
+    return found
 
 
 def _title(script: Script, reference: Outcome) -> str:

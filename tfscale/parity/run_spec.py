@@ -31,14 +31,19 @@ class RunSpec:
         num_replicas: Replicas of the run.
         num_workers: Processes; with several, each has one replica.
         logical_replicas: Of a `BITWISE` run.
+        in_float64: Whether the script's `floatx` is float64, where rounding is nothing that training amplifies.
     """
 
     kind: str
     num_replicas: int = 1
     num_workers: int = 1
     logical_replicas: int | None = None
+    in_float64: bool = False
 
     def __str__(self) -> str:
+        return self._named() + (", in float64" if self.in_float64 else "")
+
+    def _named(self) -> str:
         if self.kind == REFERENCE:
             return "plain Keras on one device"
         if self.kind == CONTROL:

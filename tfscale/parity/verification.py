@@ -1,5 +1,7 @@
 """`verify`: does this script give the same result on N replicas as on one?"""
 
+import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,13 +9,13 @@ import numpy as np
 
 from tfscale.errors import ParityError
 from tfscale.parity.arguments import make_script
-from tfscale.parity.comparison import choose_tolerance
-from tfscale.parity.experiment import Experiment, experiment_on, failed_run
-from tfscale.parity.judgement import any_promise_broken, judge
+from tfscale.parity.comparison import choose_tolerance, compare_outcomes
+from tfscale.parity.experiment import Experiment, RunResult, experiment_on, failed_run
+from tfscale.parity.judgement import any_promise_broken, judge, unexplained
 from tfscale.parity.outcome import WEIGHTS, Outcome
 from tfscale.parity.report import ParityReport
 from tfscale.parity.request import Script
-from tfscale.parity.run_spec import CONTROL, TFSCALE, RunSpec, choose_runs
+from tfscale.parity.run_spec import CONTROL, REFERENCE, TFSCALE, RunSpec, choose_runs
 
 
 def verify(
@@ -133,12 +135,36 @@ def _compare(experiment: Experiment, runs: Sequence[RunSpec], script: Script, to
             raise failed_run(result)
         found[result.run] = result
     results = [found[run] for run in runs]
-    control = None
+    control, in_float64 = None, {}
     if any_promise_broken(reference, results, tolerance):
         [control] = experiment.run([RunSpec(CONTROL)])
         if control.failure is not None:
             raise failed_run(control)
-    return judge(script, reference, results, control, tolerance)
+        in_float64 = _equal_in_float64(experiment, unexplained(reference, results, control, tolerance))
+    return judge(script, reference, results, control, tolerance, in_float64)
+
+
+def _equal_in_float64(experiment: Experiment, results: Sequence[RunResult]) -> dict[RunSpec, float]:
+    """Which of these runs are the reference in float64, and by how much they miss it.
+
+    A script that says its types itself may not run, or not in float64: then nothing is known.
+    """
+    runs = [result.run for result in results]
+    again = [dataclasses.replace(run, in_float64=True) for run in (RunSpec(REFERENCE), *runs)]
+    found = {result.run: result for result in experiment.run(again)} if runs else {}
+    if any(result.failure is not None for result in found.values()):
+        return {}
+    of_float64 = choose_tolerance(("float64",))
+    equal = {}
+    for run, other in zip(runs, again[1:], strict=True):
+        [reference] = found[again[0]].workers
+        if any(each.model.compute_dtypes != ("float64",) for each in (reference, *found[other].workers)):
+            continue
+        sizes = compare_outcomes(reference, found[other].workers).values()
+        largest = max((size for quantity in sizes for size in quantity.values()), default=math.inf)
+        if largest <= of_float64:
+            equal[run] = largest
+    return equal
 
 
 def _check_finite(reference: Outcome) -> None:

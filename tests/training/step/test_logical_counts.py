@@ -15,5 +15,5 @@ def on_devices(request):
 
 
 @pytest.mark.parametrize("name", cases.RUNS)
-def test_is_the_run_of_as_many_devices(on_devices, on_four_devices, name):  # noqa: F811
+def test_is_the_run_of_as_many_devices(on_devices, on_four_devices, name):
     assert beyond_tolerance(on_devices[name], on_four_devices[name]) == {}
