@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 import types
@@ -51,7 +52,14 @@ def test_verify_target(target):
     ("argv", "shown"),
     [
         (["lunch"], "invalid choice: 'lunch'"),
-        (["launch"], "SCRIPT"),
+        (["launch"], "are required: SCRIPT\n"),
+        (["launch", "--wrkers", "2", "train.py"], "unrecognized arguments: --wrkers. Did you mean --workers?"),
+        (["verify", "m:build", "m:data", "--replica-count", "2"], "unrecognized arguments: --replica-count"),
+        (["--verbose", "doctor"], "unrecognized arguments: --verbose"),
+        (["plan"], "For example: tfscale plan --examples 50000"),
+        (["plan", "--examples", "9", "--replicas", "2"], "For example: tfscale plan --examples 50000"),
+        (["doctor", "--timeout-s", "soon"], "must be a number of seconds above 0, such as 30. Received: 'soon'"),
+        (["doctor", "--timeout-s", "nan"], "must be a number of seconds above 0, such as 30. Received: 'nan'"),
         (["launch", "--workers", "0", "train.py"], "must be a positive integer. Received: '0'"),
         (["launch", "--max-restarts=-1", "train.py"], "must be an integer of 0 or more. Received: '-1'"),
         (["launch", "--rank", "one", "train.py"], "must be an integer of 0 or more. Received: 'one'"),
@@ -60,13 +68,13 @@ def test_verify_target(target):
         (["verify", ":build", "m:data"], "must be module:name or file.py:name"),
         (["verify", "train.py:", "m:data"], "must be module:name or file.py:name"),
         (["verify", "m:build()", "m:data"], "must be module:name or file.py:name"),
-        ([*VERIFY, "--replicas", ""], "must be a positive integer. Received: ''"),
-        ([*VERIFY, "--replicas", "1,"], "must be a positive integer. Received: ''"),
-        ([*VERIFY, "--replicas", "0"], "must be a positive integer. Received: '0'"),
+        ([*VERIFY, "--replicas", ""], "must be a positive integer, such as 2. Received: ''"),
+        ([*VERIFY, "--replicas", "1,"], "must be a positive integer, such as 2. Received: ''"),
+        ([*VERIFY, "--replicas", "0"], "must be a positive integer, such as 2. Received: '0'"),
         ([*VERIFY, "--replicas", "2,2"], "must name each number once. Received: '2,2'"),
-        ([*VERIFY, "--workers=-1"], "must be a positive integer. Received: '-1'"),
-        ([*VERIFY, "--epochs", "1.5"], "must be a positive integer. Received: '1.5'"),
-        ([*VERIFY, "--global-batch", "٣"], "must be a positive integer. Received: '٣'"),
+        ([*VERIFY, "--workers=-1"], "must be a positive integer, such as 2. Received: '-1'"),
+        ([*VERIFY, "--epochs", "1.5"], "must be a positive integer, such as 2. Received: '1.5'"),
+        ([*VERIFY, "--global-batch", "٣"], "must be a positive integer, such as 2. Received: '٣'"),
         ([*VERIFY, "--against", "jax"], "invalid choice: 'jax'"),
     ],
 )
@@ -93,6 +101,46 @@ def test_refusal_is_one_message(run, capsys):
         "",
         "ParityError: `replicas` must be few.\nReceived: replicas=9. Ask for fewer. See docs/errors.md#parityerror.\n",
     )
+
+
+def test_refusal_is_an_object_where_json_was_asked_for(run, capsys):
+    def refuse(args):
+        raise ParityError("`replicas` must be few.\nReceived: replicas=9. Ask for fewer.")
+
+    run(refuse)
+    assert cli.main([*VERIFY, "--json"]) == 2
+    out, err = capsys.readouterr()
+    error = json.loads(out)["error"]
+    assert (error["kind"], f"ParityError: {error['message']}\n") == ("ParityError", err)
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (["measure", "none.py:build", "none.py:data"], "there is no file"),
+        (["study", f"{__file__}:build", "none.py:data", "--target", "loss=1", "--batches", "8,16"], "there is no file"),
+        (
+            ["study", f"{__file__}:build", f"{__file__}:data", "--target", "loss", "--batches", "8,16"],
+            "A target must be",
+        ),
+        (
+            ["study", f"{__file__}:build", f"{__file__}:data", "--target", "loss=1", "--batches", "8-16"],
+            "Batches must be",
+        ),
+        (["sweep", "none.py:objective", "--space", "none.json"], "there is no file"),
+    ],
+)
+def test_what_can_be_refused_without_tensorflow_is(argv, shown, tmp_path):
+    directory = ["--directory", str(tmp_path)] if argv[0] != "measure" else []
+    program = f"""
+import sys
+from tfscale import cli
+status = cli.main({[*argv, *directory]!r})
+assert status == 2 and "tensorflow" not in sys.modules, (status, "tensorflow" in sys.modules)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert shown in ended.stderr
 
 
 def test_mistake_of_ours_keeps_its_traceback(run):

@@ -1,6 +1,7 @@
 """Command lines of any kind, in this process: each answers, or is refused in few words, within a second."""
 
 import io
+import json
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from random import Random
@@ -95,7 +96,7 @@ def check(argv):
     assert len(err) <= MAX_SHOWN, argv
     assert ("Traceback" in err, bool(err)) == (False, status == 2), argv
     if status == 2:
-        assert not out, argv
+        assert not out or ("--json" in argv and set(json.loads(out)) == {"error"}), argv
         assert any(word in err for word in ("Error: ", "error: ")), argv
 
 

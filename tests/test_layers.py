@@ -68,12 +68,12 @@ USES_MORE = {
     "flags": {"absl"},
     "cluster": {"psutil", "pynvml"},
     "ray": {"numpy", "psutil", "ray"},
-    "console": {"rich"},
+    "console": {"matplotlib", "rich"},
     "cli": {"argcomplete"},
 }
 DEPENDENCIES = {"absl", "keras", "numpy", "packaging", "psutil", "tensorflow"}
 # Extras, of one part.
-EXTRAS = {"trials": {"matplotlib", "optuna", "ray"}, "sweeps": {"matplotlib", "optuna", "yaml"}}
+EXTRAS = {"trials": {"optuna", "ray"}, "sweeps": {"optuna", "yaml"}}
 MAY_USE_PRIVATE_NAMES = "framework"
 WEAK_TABLES = ("WeakKeyDictionary", "WeakValueDictionary", "WeakSet")
 PRIVATE_NAMES = ("tensorflow.python", "tf.python", "tf.__internal__", "keras.src")

@@ -5,19 +5,19 @@ the worker that failed. `tfscale.console.commands` has the whole table.
 """
 
 import argparse
-import difflib
 import importlib.metadata
 import importlib.util
+import json
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from tfscale.adopting import flags as init_flags
+from tfscale.console.arguments import Parser, parse_count, parse_counts, parse_target
 from tfscale.console.commands import COMMANDS, overview
 from tfscale.doctor import flags as doctor_flags
-from tfscale.errors import TfscaleError, in_short
+from tfscale.errors import TfscaleError
 from tfscale.launch import flags as launch_flags
 from tfscale.plan import flags as foretelling_flags
 from tfscale.reporting import flags as report_flags
@@ -28,6 +28,10 @@ from tfscale.sweeps import flags as sweep_flags
 if TYPE_CHECKING:
     from tfscale.plan.critical_batch import CriticalBatch
     from tfscale.plan.source import Trace
+
+
+# What the parser of a command leaves beside its flags.
+_NO_FLAGS = ("run", "refuse", "parse", "of_command")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(args)
     except TfscaleError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        if getattr(args, "json", False):
+            print(json.dumps({"error": {"kind": type(error).__name__, "message": str(error)}}, indent=1))
         return 2
 
 
@@ -64,25 +70,9 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         argcomplete.autocomplete(parser)
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose messages are short, whatever was given; those of its subcommands are of the same class."""
-
-    def format_help(self) -> str:
-        """The flags; below them an example, and what the exit status means."""
-        command = COMMANDS.get(self.prog.rpartition(" ")[2])
-        return super().format_help() + (f"\n{command.epilog()}\n" if command else "")
-
-    def error(self, message: str) -> NoReturn:
-        """Ends the process."""
-        # Python 3.14 does it by itself; here for subcommands alone.
-        given = re.match(r"argument COMMAND: invalid choice: '(\w+)'", message)
-        near = difflib.get_close_matches(given[1], COMMANDS, 1) if given else []
-        super().error(in_short(f"{message}. Did you mean {near[0]}?" if near else message))
-
-
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser; every subcommand sets `run`, a function of the parsed arguments."""
-    parser: argparse.ArgumentParser = _Parser(prog="tfscale", description="Train one Keras model on N replicas.")
+    parser: argparse.ArgumentParser = Parser(prog="tfscale", description="Train one Keras model on N replicas.")
     parser.add_argument("--version", action="version", version=f"tfscale {importlib.metadata.version('tfscale')}")
     parser.set_defaults(run=_run_alone)
     subcommands = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -95,6 +85,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_study(subcommands)
     _add_sweep(subcommands)
     _add_doctor(subcommands)
+    for each in subcommands.choices.values():
+        each.set_defaults(of_command=each)
     return parser
 
 
@@ -142,32 +134,32 @@ def _add_verify(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser
     )
     verify.add_argument(
         "build",
-        type=_parse_target,
+        type=parse_target,
         metavar="BUILD",
         help="the function that returns the compiled model, as module:name or file.py:name",
     )
     verify.add_argument(
         "data",
-        type=_parse_target,
+        type=parse_target,
         metavar="DATA",
         help="the function that returns the training data, likewise",
     )
     verify.add_argument(
         "--replicas",
-        type=_parse_counts,
+        type=parse_counts,
         metavar="N,N,...",
         help="the numbers of replicas to compare (default: 1,2,3; to the bit as many as logical replicas, too)",
     )
     verify.add_argument(
         "--workers",
-        type=_parse_count,
+        type=parse_count,
         metavar="N",
         help="compare a run on this many worker processes too",
     )
-    verify.add_argument("--epochs", type=_parse_count, default=1, metavar="N", help="epochs to train (default: 1)")
+    verify.add_argument("--epochs", type=parse_count, default=1, metavar="N", help="epochs to train (default: 1)")
     verify.add_argument(
         "--global-batch",
-        type=_parse_count,
+        type=parse_count,
         metavar="EXAMPLES",
         help="examples per step, over all replicas (default: the data set's own batch)",
     )
@@ -184,7 +176,7 @@ def _add_verify(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser
     )
     verify.add_argument(
         "--logical-replicas",
-        type=_parse_count,
+        type=parse_count,
         metavar="L",
         help="of every run of --bitwise (default: 4); they must divide the global batch",
     )
@@ -210,12 +202,12 @@ def _add_measure(subcommands: "argparse._SubParsersAction[argparse.ArgumentParse
         ),
     )
     measure.add_argument(
-        "build", type=_parse_target, metavar="BUILD", help="the function that returns the compiled model"
+        "build", type=parse_target, metavar="BUILD", help="the function that returns the compiled model"
     )
-    measure.add_argument("data", type=_parse_target, metavar="DATA", help="the function that returns the training data")
-    measure.add_argument("--steps", type=_parse_count, default=300, metavar="N", help="steps to train (default: 300)")
+    measure.add_argument("data", type=parse_target, metavar="DATA", help="the function that returns the training data")
+    measure.add_argument("--steps", type=parse_count, default=300, metavar="N", help="steps to train (default: 300)")
     measure.add_argument(
-        "--global-batch", type=_parse_count, metavar="EXAMPLES", help="examples per step (default: the data's own)"
+        "--global-batch", type=parse_count, metavar="EXAMPLES", help="examples per step (default: the data's own)"
     )
     measure.add_argument("--per-layer", action="store_true", help="tell the noise scale of each layer, too")
     measure.add_argument(
@@ -226,6 +218,7 @@ def _add_measure(subcommands: "argparse._SubParsersAction[argparse.ArgumentParse
 
 
 def _run_measure(args: argparse.Namespace) -> int:
+    _check_files(build=args.build, data=args.data)
     # TensorFlow is behind this import.
     from tfscale.trials.measure_command import run
 
@@ -239,16 +232,19 @@ def _add_study(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]
         description=study_flags.DESCRIPTION,
         epilog=study_flags.EPILOG,
     )
-    study.add_argument(
-        "build", type=_parse_target, metavar="BUILD", help="the function that returns the compiled model"
-    )
-    study.add_argument("data", type=_parse_target, metavar="DATA", help="the function that returns the training data")
+    study.add_argument("build", type=parse_target, metavar="BUILD", help="the function that returns the compiled model")
+    study.add_argument("data", type=parse_target, metavar="DATA", help="the function that returns the training data")
     study_flags.add_flags(study)
     study.set_defaults(run=_run_study)
 
 
 def _run_study(args: argparse.Namespace) -> int:
-    # TensorFlow is behind this import.
+    from tfscale.study.goal import parse_goal
+    from tfscale.study.schedule import parse_batches
+
+    _check_files(build=args.build, data=args.data)
+    parse_goal(args.target), parse_batches(args.batches)
+    # TensorFlow is behind this import: what can be refused without it is.
     from tfscale.trials.study_command import run
 
     return run(args)
@@ -262,7 +258,7 @@ def _add_sweep(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     sweep.add_argument(
         "objective",
-        type=_parse_target,
+        type=parse_target,
         metavar="OBJECTIVE",
         help="the function that returns a number",
     )
@@ -271,6 +267,7 @@ def _add_sweep(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def _run_sweep(args: argparse.Namespace) -> int:
+    _check_files(objective=args.objective)
     # TensorFlow is behind this import.
     from tfscale.sweeps.command import run
 
@@ -293,7 +290,7 @@ def _add_plan(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _run_plan(args: argparse.Namespace) -> int:
-    defaults = {name: each for name, each in vars(args.parse([])).items() if name not in ("run", "refuse", "parse")}
+    defaults = {name: each for name, each in vars(args.parse([])).items() if name not in _NO_FLAGS}
     foretelling_flags.check_flags(args, defaults)
     if args.check is not None:
         from tfscale.plan.check import answer as answer_check
@@ -352,25 +349,9 @@ def _run_doctor(args: argparse.Namespace) -> int:
     return run(args)
 
 
-def _parse_target(text: str) -> str:
-    where, _, name = text.rpartition(":")
-    if not where or not name.isidentifier():
-        raise argparse.ArgumentTypeError(
-            f"must be module:name or file.py:name. Received: {text!r}. "
-            f"Name the function after a colon, for example train.py:build"
-        )
-    return text
+def _check_files(**given: str) -> None:
+    """Refuses a script that is not there before seconds are spent on what would run it."""
+    from tfscale.parity.target import find_target
 
-
-def _parse_count(text: str) -> int:
-    count = int(text) if text.isdecimal() and text.isascii() else 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive integer. Received: {text!r}")
-    return count
-
-
-def _parse_counts(text: str) -> tuple[int, ...]:
-    counts = tuple(_parse_count(part) for part in text.split(","))
-    if len(set(counts)) != len(counts):
-        raise argparse.ArgumentTypeError(f"must name each number once. Received: {text!r}")
-    return counts
+    for role, text in given.items():
+        find_target(text, role)

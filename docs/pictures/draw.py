@@ -70,17 +70,18 @@ def clipping(colours):
     figure, axes = plt.subplots(figsize=(7.6, 3.4))
     for part, name in zip(parts, ("replica 0", "replica 1"), strict=True):
         _arrow(axes, (0, 0), part, colours["ink"], style="--")
-        axes.annotate(name, part, textcoords="offset points", xytext=(4, 6))
+        axes.annotate(name, part, textcoords="offset points", xytext=(4, 14))
     for arrow, colour, name in (
         (theirs, "bad", "each clipped, then averaged"),
         (ours, "good", "averaged, then clipped"),
     ):
         _arrow(axes, (0, 0), arrow, colours[colour], width=3)
         axes.plot([], [], color=colours[colour], linewidth=3, label=f"{name}: length {np.linalg.norm(arrow):.2f}")
-    axes.add_patch(plt.Circle((0, 0), 1, fill=False, color=colours["ink"], linestyle=":", label="clipnorm 1"))
-    axes.set(xlim=(-1.1, 4.2), ylim=(-0.2, 1.5), aspect="equal")
+    axes.add_patch(plt.Circle((0, 0), 1, fill=False, color=colours["ink"], linestyle=":"))
+    axes.plot([], [], color=colours["ink"], linestyle=":", label="clipnorm 1")
+    axes.set(xlim=(-1.1, 4.2), ylim=(-1.1, 1.5), aspect="equal")
     axes.axis("off")
-    axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1.0, 1.25), fontsize=11)
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.41, 0.0), fontsize=11)
     return figure
 
 

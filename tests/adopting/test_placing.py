@@ -3,6 +3,7 @@
 import ast
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -287,3 +288,15 @@ def test_a_loop_that_calls_the_train_step_of_keras_is_outside_of_the_scope(tmp_p
     found = adopted(tmp_path, text, global_batch=8)
     assert found.text.endswith("'mse')\nfor batch in data.batch(8):\n    logs = model.train_step(batch)\n")
     assert not found.not_placed
+
+
+def test_files_that_all_workers_would_write_are_named():
+    text = """import keras
+from keras.callbacks import CSVLogger
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, y, batch_size=64, callbacks=[keras.callbacks.ModelCheckpoint("a.keras"), CSVLogger("a.csv"), Own("a")])
+"""
+    remarks = adopt(Source(Path("a.py"), text)).remarks
+    assert [each.split("`")[1] for each in remarks] == ["ModelCheckpoint", "CSVLogger"]
+    assert all("line 5" in each and "callbacks=dp.callbacks([...])" in each for each in remarks)

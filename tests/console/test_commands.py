@@ -116,6 +116,13 @@ def test_lines_without_a_terminal():
     assert shown.getvalue().lstrip("\0").splitlines() == lines
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.115, 0.9), (0.51, 1.49), (0.42, 0.58), (1e-9, 2e-9), (-3, 1e6), (0, 1)])
+def test_an_axis_has_three_numbers_or_more(low, high):
+    ticks = chart._ticks(low, high)
+    assert 3 <= len(ticks) <= 12
+    assert low - 1e-9 * high <= ticks[0] < ticks[-1] <= high * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(
     "points", [[], [(1, float("nan"))], [(1, 0.0)], [(1, 5.0)], [(1, 1e-300), (2, 1e300)], [(1, -1), (1, 3)]]
 )

@@ -405,7 +405,7 @@ def test_json_of_a_manifest(launcher):
 
 def test_json_is_for_who_starts_the_workers(launcher):
     status, out, err = launcher.run("", "--json", env={"TF_CONFIG": TF_CONFIG})
-    assert (status, out) == (2, "")
+    assert (status, json.loads(out)["error"]["kind"]) == (2, "LaunchError")
     assert "Received: --json. Leave them out to join" in err
     status, out, _ = launcher.run("", "--json", "--dry-run", env={"TF_CONFIG": TF_CONFIG})
     assert (status, [worker["rank"] for worker in json.loads(out)["workers"]]) == (0, [1])

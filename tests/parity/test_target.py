@@ -92,7 +92,11 @@ def test_refused(given, shown):
 
 @pytest.mark.parametrize(
     ("name", "shown"),
-    [("biuld", "Did you mean build?"), ("zzz", "Received: no such name. Define it"), ("data", "Received: [1].")],
+    [
+        ("biuld", "Did you mean build?"),
+        ("zzz", "Received: 'zzz', which it has not. Define it"),
+        ("data", "Received: [1]."),
+    ],
 )
 def test_no_such_function(script, name, shown):
     with pytest.raises(ParityError) as error:

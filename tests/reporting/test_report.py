@@ -108,3 +108,28 @@ def test_logs_of_keras_stand_in(tmp_path):
     assert cli.main(["report", str(tmp_path)]) == 0
     assert "loss (log.csv)" in (tmp_path / "report.html").read_text()
     assert list(read_run(tmp_path).logs) == ["log.csv"]
+
+
+def test_rate_momentum_and_batch_have_their_curves(tmp_path):
+    (tmp_path / "scaling.csv").write_text(
+        "epoch,steps,learning_rate,momentum,global_batch,examples_per_s,step_time_s\n"
+        "0,5,0.1,0.9,64,9,0.5\n1,10,0.1,0.81,64,9,0.5\n"
+    )
+    assert cli.main(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert [name for name in ("Learning rate", "Momentum", "Global batch") if f"<figcaption>{name}<" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("interval", "told"),
+    [
+        ([38.7, None], "about 51.1 examples, from 38.7 up, with no upper end yet."),
+        ([166.0, 2141.7], "about 51.1 examples, from 166 to 2,140."),
+        (None, "about 51.1 examples. Up to"),
+    ],
+)
+def test_noise_is_told_with_what_is_known_of_it(tmp_path, interval, told):
+    (tmp_path / "run.jsonl").write_text("\n".join(map(json.dumps, LINES)))
+    (tmp_path / "noise.json").write_text(json.dumps({"noise_scale": 51.1, "interval": interval}))
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert told in (tmp_path / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""What of a script does one worker alone, since it asks for its rank?"""
+"""What of a script does one worker alone, since it asks for its rank; and what should one alone do, which all would?"""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _WORDS = re.compile(
     r"_*(is_|am_|get_)?(the_)?(local_|global_|world_|node_|process_|worker_|my_)?"
     r"(chief|rank|main_process|process_index|process_id|task_id|task_index|task_type|worker_id|worker_index)"
 )
+# Keras's callbacks that write files (tfscale/recovery/chief_only.py, which imports Keras).
+_WRITE_FILES = ("BackupAndRestore", "CSVLogger", "ModelCheckpoint", "TensorBoard")
 # How far a value is followed through other names.
 _DEPTH = 5
 
@@ -33,6 +35,23 @@ def branches_of_one_worker(script: Script) -> list[ast.If]:
     found = [each for each in ast.walk(script.tree) if isinstance(each, ast.If) and _says_rank(script, each.test)]
     inner = {id(node) for each in found for node in ast.walk(each) if node is not each}
     return [each for each in found if id(each) not in inner]
+
+
+def remarks_on_files(script: Script, name: str) -> list[str]:
+    """Says of callbacks with which all workers of a cluster would write the same files what to do.
+
+    Args:
+        script: The script.
+        name: What the script calls its `DataParallel`.
+    """
+    calls = [node for node in ast.walk(script.tree) if isinstance(node, ast.Call)]
+    named = [(node.lineno, (script.dotted(node.func) or "").rpartition(".")[2]) for node in calls]
+    return [
+        f"line {line}: on several workers every one has a `{callback}`, and all write to its path: give `fit` "
+        f"`callbacks={name}.callbacks([...])`, with which the chief alone writes"
+        for line, callback in named
+        if callback in _WRITE_FILES
+    ]
 
 
 def _says_rank(script: Script, node: ast.AST, depth: int = 0) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tfscale.adopting.batches import BatchSearch
-from tfscale.adopting.one_worker import branches_of_one_worker
+from tfscale.adopting.one_worker import branches_of_one_worker, remarks_on_files
 from tfscale.adopting.reading import PREPARED_FOR, Deeds, Script
 from tfscale.adopting.source import Edits, Source
 
@@ -109,6 +109,7 @@ class _Placing:
         self._result.remarks += [remark] if remark else []
         self._prepare()
         self._judge_one_worker()
+        self._result.remarks += remarks_on_files(self._script, self._name)
         if not self._used:
             self._result.not_placed.append("`fit`, `train_on_batch` or a loop with `tf.GradientTape`: there is none")
         # Before what stands under the scope: lines that are added at one place stay in this order.

@@ -134,9 +134,10 @@ def _axes(across: tuple[float, float], up: tuple[float, float], x: str, y: str, 
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About four round numbers."""
-    raw = (high - low) / 4
-    size = 10.0 ** math.floor(math.log10(raw))
-    step = next((size * each for each in (1, 2, 5) if size * each >= raw), size * 10)
-    first = math.ceil(low / step - 1e-9)
-    return [step * place for place in range(first, math.floor(high / step + 1e-9) + 1)] or [low]
+    """Three round numbers or more, as few as there may be."""
+    size = 10.0 ** math.floor(math.log10((high - low) / 2))
+    for step in (size * each for each in (10, 5, 2, 1, 0.5)):
+        places = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+        if len(places) >= 3:
+            return [step * place for place in places]
+    return [low]

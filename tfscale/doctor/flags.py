@@ -1,6 +1,7 @@
 """The flags of `tfscale doctor`."""
 
 import argparse
+import math
 
 DESCRIPTION = (
     "Look at versions, TensorFlow, GPUs, NCCL, driver, cluster variables, host names, ports, threads and free space, "
@@ -16,7 +17,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--timeout-s",
-        type=float,
+        type=_seconds,
         metavar="SECONDS",
         help="how long to wait for the other workers of the job (default: TFSCALE_TIMEOUT_S, or 120)",
     )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, such as 30. Received: {text[:100]!r}")
+    return seconds

@@ -61,7 +61,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "-m", "--module", action="store_true", help="SCRIPT is the name of a module, as for `python -m`"
     )
     add_manifest_flags(parser)
-    parser.add_argument("script", metavar="SCRIPT", help="the Python script that every worker runs")
+    parser.add_argument(
+        "script",
+        metavar="SCRIPT",
+        help="the Python script that every worker runs; flags of the launcher stand before it",
+    )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script gets")
 
 

@@ -82,7 +82,7 @@ def load(target: Target) -> Callable[..., Any]:
         near = difflib.get_close_matches(target.name, functions, n=3, cutoff=0.5)
         raise ParityError(
             f"`{target.where}` must define a function `{target.name}`.\n"
-            f"Received: {'no such name' if function is None else repr(function)}. "
+            f"Received: {f'{target.name!r}, which it has not' if function is None else repr(function)}. "
             f"{'Did you mean ' + ' or '.join(near) + '?' if near else 'Define it at top level.'}"
         )
     return function

@@ -111,14 +111,15 @@ def _curves(run: RunFiles) -> list[str]:
 def _scaling(run: RunFiles) -> list[str]:
     if not run.scaling:
         return []
-    batches = {row.get("global_batch") for row in run.scaling}
     figures = [
         lines("Learning rate", {"rate": _column(run, "learning_rate")}, x="epoch", y="rate"),
+        lines("Global batch", {"batch": _column(run, "global_batch")}, x="epoch", y="examples"),
         lines("Examples per second", {"speed": _column(run, "examples_per_s")}, x="epoch", y="examples/s"),
         lines("Time of a step", {"step": _column(run, "step_time_s", 1000.0)}, x="epoch", y="ms"),
     ]
-    if len(batches) > 1:
-        figures.append(lines("Global batch", {"batch": _column(run, "global_batch")}, x="epoch", y="examples"))
+    momentum = _column(run, "momentum")
+    if not all(math.isnan(value) for _, value in momentum):
+        figures.insert(1, lines("Momentum", {"momentum": momentum}, x="epoch", y="momentum, beta_1"))
     return [heading("Rate, batch and speed"), _grid(figures)]
 
 
@@ -158,13 +159,11 @@ def _noise(run: RunFiles) -> list[str]:
     value, interval = run.noise.get("noise_scale"), run.noise.get("interval")
     told = "The noise scale was not found: it takes more steps."
     if isinstance(value, int | float):
-        told = f"Noise scale: about {value:.3g} examples"
-        if (
-            isinstance(interval, list)
-            and len(interval) == 2
-            and all(isinstance(each, int | float) for each in interval)
-        ):
-            told += f", from {interval[0]:.3g} to {interval[1]:.3g}"
+        told = f"Noise scale: about {_rounded(value)} examples"
+        if isinstance(interval, list) and len(interval) == 2 and isinstance(interval[0], int | float):
+            told += f", from {_rounded(interval[0])} " + (
+                f"to {_rounded(interval[1])}" if isinstance(interval[1], int | float) else "up, with no upper end yet"
+            )
         told += ". Up to about that batch, twice the replicas take about half the steps."
     note = "Single steps scatter widely, to both sides; the number above is a ratio of sums over all of them."
     return [heading("Noise scale"), paragraph(told), *([_grid(figures), paragraph(note, "quiet")] if figures else [])]
@@ -201,6 +200,11 @@ def _starts(run: RunFiles) -> list[str]:
     if run.saves:
         parts.append(paragraph(f"{_plural(len(run.saves), 'saved state', 'saved states')} kept.", "quiet"))
     return parts
+
+
+def _rounded(value: float) -> str:
+    """Three digits, and no power of ten."""
+    return f"{float(f'{value:.3g}'):,g}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
 def _shown(each: Mapping[str, Any], name: str) -> str:

@@ -35,6 +35,9 @@ _KNOBS = {
 }
 
 
+_EXAMPLE = "For example: tfscale plan --examples 50000 --per-replica-batch 32 --replicas 8"
+
+
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of the subcommand to its parser."""
     parser.add_argument("--examples", type=_count, metavar="N", help="examples in an epoch")
@@ -102,9 +105,9 @@ def check_recipe(args: argparse.Namespace, refuse: Callable[[str], NoReturn]) ->
     given = {"--examples": args.examples, "--replicas": args.replicas}
     missing = [name for name, value in given.items() if value is None]
     if missing:
-        refuse(f"the following arguments are required: {', '.join(missing)}")
+        refuse(f"the following arguments are required without --noise or --check: {', '.join(missing)}. {_EXAMPLE}")
     if args.per_replica_batch is None and args.global_batch is None:
-        refuse("one of the arguments --per-replica-batch --global-batch is required")
+        refuse(f"one of the arguments --per-replica-batch --global-batch is required. {_EXAMPLE}")
     numbers = {}
     for name in ("replicas", "per_replica_batch"):
         text = getattr(args, name)

@@ -63,7 +63,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def _count(text: str) -> int:
     count = int(text) if text.isdecimal() and text.isascii() else 0
     if count < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive integer. Received: {text[:100]!r}")
+        raise argparse.ArgumentTypeError(f"must be a positive integer, such as 2. Received: {text[:100]!r}")
     return count
 
 

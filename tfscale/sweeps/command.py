@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfscale.console.drawing import check_drawing, new_figure
 from tfscale.console.screen import Progress
 from tfscale.errors import StudyError
 from tfscale.parity.target import find_target
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         The exit status: 0 when a trial has a result, 1 when none has.
     """
+    if not args.no_picture:
+        check_drawing("sweep", "sweep", "--no-picture: sweep.csv is there")
     plan = Plan(
         find_target(args.objective, "objective"),
         read_space(args.space),
@@ -163,23 +166,10 @@ def _left_out(best: Outcome) -> list[str]:
 
 
 def draw_picture(outcomes: Sequence[Outcome], direction: str) -> bytes:
-    """Returns a PNG: the values in the order of the trials, and against each number that was varied.
-
-    Raises:
-        StudyError: When matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise StudyError(
-            'The picture of a sweep needs matplotlib.\nReceived: it is not installed. `pip install "tfscale[study]"`, '
-            "or give --no-picture: sweep.csv is there."
-        ) from error
+    """Returns a PNG: the values in the order of the trials, and against each number that was varied."""
     ended = sorted((each for each in outcomes if each.state == ENDED), key=lambda each: each.number)
     names = sorted({name for each in ended for name in each.parameters})[:7]
-    figure = Figure(figsize=(4 * (1 + len(names)), 4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure((4 * (1 + len(names)), 4))
     first, *others = figure.subplots(1, 1 + len(names), squeeze=False)[0]
     values = [each.value or 0.0 for each in ended]
     first.scatter([each.number for each in ended], values, s=14, color="0.6")

@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from tfscale.console.drawing import check_drawing
 from tfscale.console.screen import Progress
 from tfscale.errors import StudyError
 from tfscale.parity.target import find_target
@@ -31,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         The exit status: 0 when the study is bracketed (`Study.is_bracketed`), 1 when it is not.
     """
+    if not args.no_report:
+        check_drawing("study", "study", "--no-report: study.csv is there")
     import_like_python([os.getcwd()])
     build, data = find_target(args.build, "build"), find_target(args.data, "data")
     goal, batches = parse_goal(args.target), parse_batches(args.batches)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfscale.errors import StudyError
+from tfscale.console.drawing import new_figure
 from tfscale.study import Study, Trial, TrialResult
 
 
@@ -33,9 +33,6 @@ def write_report(
         left: Those of the round that were not run.
         title: The target, and what was trained.
         not_tried: What the study does not say.
-
-    Raises:
-        StudyError: When matplotlib is not installed.
     """
     content = io.BytesIO()
     draw(study, results, title).savefig(content, format="png", dpi=110)
@@ -46,21 +43,8 @@ def write_report(
 
 
 def draw(study: Study, results: Sequence[TrialResult], title: str) -> Any:
-    """Returns a figure of matplotlib: steps and rates against the batch, with every trial.
-
-    Raises:
-        StudyError: When matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise StudyError(
-            "The picture of a study needs matplotlib.\n"
-            f'Received: {error}. `pip install "tfscale[study]"`, or give --no-report: study.csv is there.'
-        ) from error
-    figure = Figure(figsize=(12, 5), layout="constrained")
-    FigureCanvasAgg(figure)
+    """Returns a figure of matplotlib: steps and rates against the batch, with every trial."""
+    figure = new_figure((12, 5))
     steps, rates = figure.subplots(1, 2)
     batches = sorted({each.trial.batch for each in results})
     _draw_trials(steps, results)
