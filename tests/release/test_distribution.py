@@ -58,6 +58,8 @@ def test_sdist_has_what_a_wheel_is_built_of(built):
     with tarfile.open(built[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert names >= {"LICENSE", "README.md", "pyproject.toml", "setup.cfg", *(f"tfscale/{name}" for name in DATA)}
+    # Setuptools would take some of them, without what they need.
+    assert not [name for name in names if name.startswith("tests/")]
     assert {name.partition("/")[0] for name in names}.isdisjoint({"tests", "benchmarks", "examples", "docs"})
 
 
