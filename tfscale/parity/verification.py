@@ -17,6 +17,9 @@ from tfscale.parity.report import ParityReport
 from tfscale.parity.request import Script
 from tfscale.parity.run_spec import CONTROL, REFERENCE, TFSCALE, RunSpec, choose_runs
 
+# By so much less two runs have to differ in float64 for that to be rounding.
+_FINER = 1e-3
+
 
 def verify(
     build: str | Callable[[], Any],
@@ -140,31 +143,36 @@ def _compare(experiment: Experiment, runs: Sequence[RunSpec], script: Script, to
         [control] = experiment.run([RunSpec(CONTROL)])
         if control.failure is not None:
             raise failed_run(control)
-        in_float64 = _equal_in_float64(experiment, unexplained(reference, results, control, tolerance))
+        in_float64 = _equal_in_float64(experiment, reference, unexplained(reference, results, control, tolerance))
     return judge(script, reference, results, control, tolerance, in_float64)
 
 
-def _equal_in_float64(experiment: Experiment, results: Sequence[RunResult]) -> dict[RunSpec, float]:
+def _equal_in_float64(experiment: Experiment, reference: Outcome, results: Sequence[RunResult]) -> dict[RunSpec, float]:
     """Which of these runs are the reference in float64, and by how much they miss it.
 
-    A script that says its types itself may not run, or not in float64: then nothing is known.
+    A mistake is as large there; what rounding has made is smaller by as much as float64 is finer, if nothing has grown
+    without bounds. A script that says its types itself may not run, or not in float64: then nothing is known.
     """
     runs = [result.run for result in results]
     again = [dataclasses.replace(run, in_float64=True) for run in (RunSpec(REFERENCE), *runs)]
     found = {result.run: result for result in experiment.run(again)} if runs else {}
     if any(result.failure is not None for result in found.values()):
         return {}
-    of_float64 = choose_tolerance(("float64",))
+    tolerance = choose_tolerance(("float64",))
     equal = {}
-    for run, other in zip(runs, again[1:], strict=True):
-        [reference] = found[again[0]].workers
-        if any(each.model.compute_dtypes != ("float64",) for each in (reference, *found[other].workers)):
+    for result, other in zip(results, again[1:], strict=True):
+        [finer] = found[again[0]].workers
+        if any(each.model.compute_dtypes != ("float64",) for each in (finer, *found[other].workers)):
             continue
-        sizes = compare_outcomes(reference, found[other].workers).values()
-        largest = max((size for quantity in sizes for size in quantity.values()), default=math.inf)
-        if largest <= of_float64:
-            equal[run] = largest
+        coarse, fine = _largest(reference, result.workers), _largest(finer, found[other].workers)
+        if fine <= min(tolerance, _FINER * coarse):
+            equal[result.run] = fine
     return equal
+
+
+def _largest(reference: Outcome, workers: Sequence[Outcome]) -> float:
+    sizes = compare_outcomes(reference, workers).values()
+    return max((size for quantity in sizes for size in quantity.values()), default=math.inf)
 
 
 def _check_finite(reference: Outcome) -> None:
