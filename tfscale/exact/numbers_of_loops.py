@@ -14,12 +14,11 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.replicas.divided import FACTORS, divides_by_replicas, multiplies_by_replicas
-from tfscale.replicas.graph_walk import SAME_VALUES, SUMS, operations_behind, plain_number
+from tfscale.replicas.graph_walk import SAME_VALUES, SIZES, SUMS, operations_behind, plain_number
 from tfscale.replicas.marks import MEAN_OF_ROWS, PART_BESIDE_OTHERS, PART_OF_SUM, mark_number, marked
 from tfscale.replicas.replica_count import noted_counts, noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 
-_SHAPES = frozenset(("Shape", "Size"))
 # From the shape of something to how many rows it has.
 _COUNTS = SAME_VALUES | {"GatherV2", "Mul", "Prod", "StridedSlice"}
 
@@ -192,7 +191,7 @@ def _counts_rows(tensor: Any) -> bool:
         op = left.pop()
         met.add("Shape" if _is_known_shape(op) else op.type)
         left += [each.op for each in op.inputs] if op.type in _COUNTS else []
-    return not met.isdisjoint(_SHAPES) and met <= _COUNTS | _SHAPES | {"Const"}
+    return not met.isdisjoint(SIZES) and met <= _COUNTS | SIZES | {"Const"}
 
 
 def _is_known_shape(op: Any) -> bool:

@@ -18,12 +18,11 @@ from tfscale.exact.numbers_of_loops import is_part_beside_others
 from tfscale.gradients.own_means import OF_TAPE, plain_factor
 from tfscale.gradients.own_noise import draws_of_seed
 from tfscale.replicas.divided import FACTORS, divides_by_replicas
-from tfscale.replicas.graph_walk import SUMS, operations_behind
+from tfscale.replicas.graph_walk import HAND_ON, SUMS, operations_behind
 from tfscale.replicas.replica_count import noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 from tfscale.replicas.share import num_replicas
 
-_HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
 _ROW_SUMS = frozenset(("BiasAddGrad", "Sum"))
 
 
@@ -99,7 +98,7 @@ def _factors_of(tensor: Any, inner: Any) -> Iterator[Any]:
 def _before_factor(tensor: Any) -> Any:
     """What a tensor is times a single number; None if it is not."""
     op = tensor.op
-    if op.type in _HAND_ON:
+    if op.type in HAND_ON:
         return op.inputs[0]
     numbers = [each for each in op.inputs if each.shape.num_elements() == 1] if op.type in FACTORS else []
     if len(numbers) != 1 or op.outputs[0].shape.num_elements() == 1:

@@ -16,12 +16,11 @@ from tfscale.gradients.alike_terms import refuse_terms_alike
 from tfscale.gradients.own_means import are_of_parts, refuse_own_means
 from tfscale.gradients.own_noise import drawn_apart
 from tfscale.replicas.divided import FACTORS
-from tfscale.replicas.graph_walk import depends_on
+from tfscale.replicas.graph_walk import HAND_ON, depends_on
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 
 # Of a sum they are not the sum of what they are of its parts; none is the last one on the way back to a variable.
 _NOT_LINEAR = frozenset(("Abs", "ClipByValue", "Maximum", "Minimum", "Sign", "Sqrt", "Square", "Tanh"))
-_HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
 
 
 def are_summed_by_hand(gradients: Sequence[Any], variables: Sequence[Any], strategy: tf.distribute.Strategy) -> bool:
@@ -109,7 +108,7 @@ def _needs_sum(tensor: tf.Tensor) -> Any:
                 break
             factors.append((op, numbers[0]))
             tensor = next(each for each in op.inputs if each is not numbers[0])
-        elif op.type in _HAND_ON:
+        elif op.type in HAND_ON:
             tensor = op.inputs[0]
         else:
             break

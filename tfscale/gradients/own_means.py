@@ -14,18 +14,16 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.replicas.graph_walk import SAME_VALUES, operations_behind, plain_number
+from tfscale.replicas.divided import FACTORS
+from tfscale.replicas.graph_walk import REPEATS, SAME_VALUES, SIZES, operations_behind, plain_number
 from tfscale.replicas.replica_count import has_several_own_rows, noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 from tfscale.replicas.share import num_replicas
 
 _QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv"))
-_PRODUCTS = frozenset(("Mul", "MulNoNan"))
-_REPEATS = frozenset(("BroadcastTo", "Tile"))
-_HAND_ON = SAME_VALUES | _REPEATS | {"Neg"}
+_HAND_ON = SAME_VALUES | REPEATS | {"Neg"}
 # From the shape of something to how many rows it has.
 _COUNTS = frozenset(("Cast", "GatherV2", "Identity", "Prod", "Squeeze", "StridedSlice"))
-_SHAPES = frozenset(("Shape", "Size"))
 # So TensorFlow names what a tape makes.
 OF_TAPE = "gradient_tape/"
 
@@ -144,7 +142,7 @@ def _factors(walk: ReplicaWalk | None, slope: tf.Tensor) -> list[float] | None:
         return _factors(walk, op.inputs[1])
     if op.type == "OnesLike" or (walk is not None and _is_weight(walk, slope)):
         return []
-    if op.type not in _PRODUCTS | _QUOTIENTS:
+    if op.type not in FACTORS:
         return None
     both = [_factors(walk, each) for each in op.inputs]
     if op.type in _QUOTIENTS and both[1] is not None:
@@ -157,7 +155,7 @@ def _is_weight(walk: ReplicaWalk, number: Any) -> bool:
     if number.shape.rank != 0 or OF_TAPE in number.op.name or walk.may_differ(Frame(number.graph), number):
         return False
     behind = operations_behind([number], through_shapes=True)
-    return not any(op.type in _SHAPES or is_collective(op) for op in behind)
+    return not any(op.type in SIZES or is_collective(op) for op in behind)
 
 
 def _is_over_rows(quotient: Any, size: int | None) -> bool:
@@ -166,9 +164,9 @@ def _is_over_rows(quotient: Any, size: int | None) -> bool:
     number = plain_number(divisor)
     while divisor.op.type in _COUNTS:
         divisor = divisor.op.inputs[0]
-    is_counted = divisor.op.type in _SHAPES
+    is_counted = divisor.op.type in SIZES
     repeated = slope.op
-    if repeated.type in _REPEATS:
+    if repeated.type in REPEATS:
         # Each row's part of a mean. What is divided by anything else, such as a temperature, is a sum all the same.
         before, after = repeated.inputs[0].shape, repeated.outputs[0].shape
         is_repeated = bool(before.rank and after.rank) and before[0] == 1 and after[0] != 1

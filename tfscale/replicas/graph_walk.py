@@ -11,10 +11,16 @@ from tfscale.framework.graphs import captured_from_outside
 from tfscale.replicas.marks import OWN, marked
 
 # What these say of a tensor depends on its shape alone.
-_SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
+SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
 # A variable is the same on all replicas. Whatever else has a state may be anything: an iterator, a random number.
 _VARIABLES = frozenset(("ReadVariableOp", "VarHandleOp"))
 SUMS = frozenset(("Add", "AddN", "AddV2", "Sub"))
+# They give each number once, and change its sign or how it is held at most: what is a part of a sum stays one.
+HAND_ON = frozenset(("Cast", "Identity", "Neg", "Reshape"))
+# They give numbers several times.
+REPEATS = frozenset(("BroadcastTo", "Tile"))
+# They tell how many there are.
+SIZES = frozenset(("Shape", "Size"))
 # They divide by their second tensor.
 QUOTIENTS = frozenset(("Div", "DivNoNan", "RealDiv", "Xdivy"))
 # Only shape or type of their first input is another one in what they make.
@@ -93,7 +99,7 @@ def operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:
             behind = [outside[op.name]] if tf.is_symbolic_tensor(outside[op.name]) else []
         else:
             yield op
-            behind = list(op.inputs) if through_shapes or op.type not in _SHAPES else []
+            behind = list(op.inputs) if through_shapes or op.type not in SHAPES else []
         for each in behind:
             if id(each.op) not in seen:
                 seen.add(id(each.op))

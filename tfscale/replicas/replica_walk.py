@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfscale.framework.graphs import captured_from_outside, graph_of_function
-from tfscale.replicas.graph_walk import compares_with_itself, operations_behind
+from tfscale.replicas.graph_walk import SHAPES, compares_with_itself, operations_behind
 from tfscale.replicas.made import made_under
 from tfscale.replicas.marks import EQUAL, OWN, SEED_OF_ALL, marked
 from tfscale.replicas.own_functions import is_of_own_function
@@ -32,7 +32,6 @@ _COLLECTIVES = ("Collective", "NcclAllReduce")
 _HANDLES = frozenset((tf.resource, tf.variant))
 # Whatever else has a state may be a replica's own: what comes next of an iterator, a random number.
 _READERS = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VarIsInitializedOp"))
-_SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
 # How many results they have depends on the values that they are given.
 _COUNT_VALUES = frozenset(("DynamicPartition", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "Where"))
 _DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessParameterized", "StatelessMultinomial", "StatelessShuffle")
@@ -209,7 +208,7 @@ class ReplicaWalk:
         if self._is_marked(frame, tensor, OWN):
             # A number of rows, or which is the first, stands beside them.
             return [] if tensor.shape.rank == 0 else None
-        if tensor.op.type in _SHAPES:
+        if tensor.op.type in SHAPES:
             return [(frame, each) for each in _values_counted(tensor.op.inputs)] if self._counts_values else []
         behind = self._behind(frame, tensor)
         if behind is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.replicas.graph_walk import QUOTIENTS
+from tfscale.replicas.graph_walk import QUOTIENTS, REPEATS
 from tfscale.replicas.made import made_under
 from tfscale.training.check.axes_of_order import axes_of_order
 from tfscale.training.check.repeats import only_repeats
@@ -25,7 +25,6 @@ _CURVED = {
     *("LogSoftmax", "Pow", "Reciprocal", "Rsqrt", "Sigmoid", "Sin", "Sinh", "Softmax", "Softplus", "Softsign"),
     *("Sqrt", "Square", "SquaredDifference", "Tan", "Tanh"),
 }
-_REPEATS = frozenset(("BroadcastTo", "Tile"))
 _GATHERS = frozenset(("GatherNd", "GatherV2"))
 _SUMS = frozenset(("AddV2", "Sub"))
 _PRODUCTS = frozenset(("BatchMatMulV2", "MatMul", "Mul", "MulNoNan"))
@@ -81,7 +80,7 @@ def _bends(sizes: Collection[int | None], weights: Collection[tuple[int | None, 
         return _pairs(op.inputs[0], op.inputs[1], *_axes_in_both(op))
     if op.type in QUOTIENTS:
         return [Asked(op.inputs[1], 1)]
-    is_repeated = op.type in _REPEATS or (op.type in _GATHERS and op.inputs[0].dtype.is_floating)
+    is_repeated = op.type in REPEATS or (op.type in _GATHERS and op.inputs[0].dtype.is_floating)
     if is_repeated and op.outputs[0].shape.rank and op.outputs[0].shape[0] in sizes:
         # So the gradient of a product reaches the rows of which either side was made.
         return [Asked(op.inputs[0], 0)]
