@@ -243,7 +243,8 @@ def _run_study(args: argparse.Namespace) -> int:
     from tfscale.study.schedule import parse_batches
 
     _check_files(build=args.build, data=args.data)
-    parse_goal(args.target), parse_batches(args.batches)
+    parse_goal(args.target)
+    parse_batches(args.batches)
     # TensorFlow is behind this import: what can be refused without it is.
     from tfscale.trials.study_command import run
 

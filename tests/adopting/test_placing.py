@@ -9,8 +9,10 @@ import pytest
 
 from tests.programs.program import all_programs
 from tfscale import ScriptError, cli
+from tfscale.adopting import one_worker
 from tfscale.adopting.placing import adopt
 from tfscale.adopting.source import Source, read_source
+from tfscale.recovery import chief_only
 
 PROGRAMS = all_programs()
 
@@ -288,6 +290,12 @@ def test_a_loop_that_calls_the_train_step_of_keras_is_outside_of_the_scope(tmp_p
     found = adopted(tmp_path, text, global_batch=8)
     assert found.text.endswith("'mse')\nfor batch in data.batch(8):\n    logs = model.train_step(batch)\n")
     assert not found.not_placed
+
+
+def test_callbacks_that_write_files_are_those_of_the_library():
+    # One that writes to a server has no path.
+    known = {each.__name__ for each in chief_only._WRITE_FILES} - {"RemoteMonitor"}
+    assert {*one_worker._WRITE_FILES} == {*known, "BackupAndRestore"}
 
 
 def test_files_that_all_workers_would_write_are_named():

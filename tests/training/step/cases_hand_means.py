@@ -221,8 +221,8 @@ def taken_alone(replicas: int) -> dict[str, str]:
         "values": lambda value: value.values[0],
         # These are of all replicas of the process.
         "listed": lambda value: [2 * each for each in strategy.experimental_local_results(value)],
-        "put together": lambda value: tf.concat(_ranked(strategy.experimental_local_results(value)), 0),
-        "sliced": lambda value: tf.concat(_ranked(strategy.experimental_local_results(value)[:]), 0),
+        "put together": lambda value: tf.concat(_flat(strategy.experimental_local_results(value)), 0),
+        "sliced": lambda value: tf.concat(_flat(strategy.experimental_local_results(value)[:]), 0),
     }
     found = {}
     for name, (number, _) in ALONE.items():
@@ -242,7 +242,7 @@ def taken_alone(replicas: int) -> dict[str, str]:
     return found
 
 
-def _ranked(values: Any) -> Any:
+def _flat(values: Any) -> Any:
     return [tf.reshape(each, [-1]) for each in values]
 
 

@@ -88,9 +88,10 @@ class MeansByRows:
 
     def own(self, value: Any) -> Any:
         """As `tf.distribute.Strategy.experimental_local_results`; whoever takes one replica's is told what that is."""
-        return OwnResults(self._own(value), functools.partial(self._tell_of_one, tf.nest.flatten(value)))
+        return OwnResults(self._own(value), functools.partial(self._tell_of_one, value))
 
-    def _tell_of_one(self, leaves: Sequence[Any]) -> None:
+    def _tell_of_one(self, value: Any) -> None:
+        leaves = tf.nest.flatten(value)
         if any(map(self._kind, leaves)):
             refuse_one_alone()
         for leaf in leaves:
