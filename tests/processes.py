@@ -3,7 +3,8 @@
 TensorFlow keeps one set of devices, and one failed collective spoils it for good: every case that
 needs replicas gets a process of its own. A case is a module-level function, "package.module:function",
 whose arguments and result can be pickled. What it raises, and what it writes to its standard
-streams, is shown in the `CaseError` of the test that ran it.
+streams, is shown in the `CaseError` of the test that ran it, and where its threads stand when its
+deadline has passed.
 
     weights = run_case("tests.training.cases_optimizers:sgd", args=(4,))
     first, second = run_workers("tests.training.cases_workers:fit", num_workers=2)
@@ -17,10 +18,12 @@ have ended and the functions of `atexit` were called: nothing is freed.
 
 import atexit
 import contextlib
+import faulthandler
 import gc
 import importlib
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,6 +45,9 @@ from tfscale.parity.fork_server import ForkedProcess, ForkServer, can_fork, wait
 
 _POLL_INTERVAL_S = 0.02
 _SHOWN_CHARACTERS = 8000
+# By this signal, which nothing else has a use for, a case writes where each of its threads stands.
+_SHOW_STACKS = signal.SIGRTMIN + 5
+_SHOWING_S = 5.0
 _PROGRAM = (sys.executable, "-m", "tests.processes")
 
 # No import reads these. A case whose environment differs from the server's in any other variable gets a fresh process.
@@ -154,7 +160,7 @@ def run_workers_to_the_end(
         deadline_s = time.monotonic() + timeout_s
         while any(cases[rank].poll() is None for rank in waits_for):
             if time.monotonic() > deadline_s:
-                raise CaseError(_report(target, cases, f"not finished after {timeout_s:g} s"))
+                raise _late(target, cases, timeout_s)
             time.sleep(_POLL_INTERVAL_S)
         return [case.ended() for case in cases]
 
@@ -227,7 +233,7 @@ def _run(
             if any(case.poll() for case in cases):
                 break
             if time.monotonic() > deadline_s:
-                raise CaseError(_report(calls[0][0], cases, f"not finished after {timeout_s:g} s"))
+                raise _late(calls[0][0], cases, timeout_s)
             time.sleep(_POLL_INTERVAL_S)
         results = [case.result() for case in cases]
         if any(case.poll() for case in cases) or None in results:
@@ -260,6 +266,18 @@ class Case:
         """Returns the result in a tuple, or None when the case left none."""
         path = self._directory / "result"
         return pickle.loads(path.read_bytes()) if path.exists() else None
+
+    def stacks(self) -> str:
+        """Returns where each of its threads stands; nothing before the case has begun."""
+        path = self._directory / "stacks"
+        if self.poll() is not None or not path.exists():
+            return ""
+        os.kill(self.pid, _SHOW_STACKS)
+        deadline_s, size = time.monotonic() + _SHOWING_S, -1
+        while time.monotonic() < deadline_s and (size <= 0 or path.stat().st_size > size):
+            size = path.stat().st_size
+            time.sleep(10 * _POLL_INTERVAL_S)
+        return path.read_text(errors="replace")[:_SHOWN_CHARACTERS]
 
     def output(self) -> str:
         return (self._directory / "output").read_text(errors="replace")[-_SHOWN_CHARACTERS:]
@@ -327,12 +345,19 @@ def _close_servers() -> None:
         _servers.popitem()[1].close()
 
 
-def _report(target: str, cases: list[Case], what: str) -> str:
+def _late(target: str, cases: list[Case], timeout_s: float) -> CaseError:
+    stacks = [case.stacks() for case in cases]
+    return CaseError(_report(target, cases, f"not finished after {timeout_s:g} s", stacks))
+
+
+def _report(target: str, cases: list[Case], what: str, stacks: Sequence[str] = ()) -> str:
     lines = [f"{target} {what}."]
     for rank, case in enumerate(cases):
         status = case.poll()
         state = "still running" if status is None else f"exit status {status}"
         lines += [f"--- process {rank} of {len(cases)}, {state}:", case.output()]
+    for rank, shown in enumerate(stacks):
+        lines += [f"--- process {rank} of {len(cases)}, where its threads stand:", shown] if shown else []
     return "\n".join(lines)
 
 
@@ -349,6 +374,8 @@ def _import_ahead() -> None:
 
 def _main(directory: Path) -> None:
     end_with_parent()
+    # Open until the process ends: it is written to from a signal.
+    faulthandler.register(_SHOW_STACKS, (directory / "stacks").open("wb"), all_threads=True)
     target, args, filters = pickle.loads((directory / "call").read_bytes())
     warnings.filters[:] = filters
     module, _, function = target.partition(":")
