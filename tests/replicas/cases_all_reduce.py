@@ -53,6 +53,21 @@ def sums(num_replicas: int, dtypes: tuple[str, ...]) -> dict[str, Any]:
     return {"results": results, "collectives": count}
 
 
+def one_object(num_replicas: int) -> dict[str, list[float]]:
+    """What replicas get who sum one tensor of Python's, and who sum one of their own each, eagerly and in a graph."""
+    strategy, one = _strategy(num_replicas), tf.ones(())
+
+    def summed(of_all: Any) -> tuple[Any, Any]:
+        context: Any = tf.distribute.get_replica_context()
+        return context.all_reduce("SUM", of_all), context.all_reduce("SUM", of_all + 0.0)
+
+    found = {}
+    for name, function in {"eager": summed, "graph": tf.function(summed)}.items():
+        results = strategy.run(function, args=(one,))
+        found[name] = [float(_local(strategy, each, index)) for each in results for index in range(num_replicas)]
+    return found
+
+
 def sparse_sums(num_replicas: int) -> dict[str, Any]:
     """A sparse gradient, a dense one, and one that is missing."""
 

@@ -34,7 +34,7 @@ def results():
     by_replicas = {
         1: [],
         2: [],
-        3: [(f"{CASES}:{each}", (3,)) for each in ("sparse_sums", "uneven_slices", "squeezed_rows")],
+        3: [(f"{CASES}:{each}", (3,)) for each in ("sparse_sums", "uneven_slices", "squeezed_rows", "one_object")],
     }
     by_replicas[3].append((f"{CASES}:sizes_of_graphs", (3, 10)))
     for num_replicas, dtypes, _ in SUMS:
@@ -53,6 +53,10 @@ def results():
     for calls in by_replicas.values():
         found |= run_together(calls)
     return found
+
+
+def test_one_object_of_all_replicas(results):
+    assert result_of(results, "one_object", 3) == {"eager": [3.0] * 6, "graph": [3.0] * 6}
 
 
 def result_of(results, function, *args):

@@ -17,6 +17,7 @@ from unittest import mock
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.distribute.cross_device_utils import CollectiveKeys
 
 import tfscale
 from tfscale.recovery import files, folder
@@ -81,6 +82,41 @@ def _interrupted_after(model: keras.Model, delay_s: float, callbacks: list[Any])
     finally:
         timer.join()
     return ""
+
+
+def at_keys_of_a_loop(num_replicas: int) -> dict[str, tuple[str, float]]:
+    """Interrupts a loop by hand where some replicas have the key of their next collective: what its next call gives."""
+    tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(global_batch=BATCH, seed=1)
+
+    def summed(ones: Any) -> Any:
+        context: Any = tf.distribute.get_replica_context()
+        total = context.all_reduce("SUM", ones)
+        return context.all_reduce("SUM", total + 1.0)
+
+    @tf.function
+    def one_call(ones: Any) -> Any:
+        return dp.strategy.run(summed, args=(ones,))
+
+    @tf.function
+    def call_of_calls(ones: Any) -> Any:
+        return one_call(ones), one_call(ones)
+
+    def eager(ones: Any) -> Any:
+        return dp.strategy.run(summed, args=(ones,))
+
+    found, ones = {}, tf.ones(())
+    for name, function in {"function": one_call, "function of functions": call_of_calls, "eager": eager}.items():
+        for turn in range(1, 2 * num_replicas + 1):
+            error = ""
+            try:
+                with _raising(CollectiveKeys, "get_instance_key", turn):
+                    function(ones)
+            except BaseException as raised:
+                error = type(raised).__name__
+            results = [dp.strategy.experimental_local_results(each) for each in tf.nest.flatten(function(ones))]
+            found[f"{name}, {turn}"] = error, sorted({float(each) for every in results for each in every})
+    return found
 
 
 def at_places(num_replicas: int) -> dict[str, Any]:
@@ -159,6 +195,8 @@ def _places() -> dict[str, tuple[Callable[[Any], keras.Model], Callable[[keras.M
         "step, traced": (_make_own, patched(OwnStep, "compute_loss", 2)),
         "eager step": (_make_eager, patched(keras.optimizers.Adam, "update_step", 21)),
         "train begins": (_make, calling("on_train_begin", _fit)),
+        "keys": (_make, patched(CollectiveKeys, "get_instance_key", 1)),
+        "keys, looked at": (_make_looked_at, patched(CollectiveKeys, "get_instance_key", 3)),
         "batch ends": (_make, calling("on_train_batch_end", _fit)),
         "epoch ends": (_make, calling("on_epoch_end", _fit)),
         "train ends": (_make, calling("on_train_end", _fit)),

@@ -17,6 +17,8 @@ PLACES = (
     *AS_BEFORE[1:],
     "step, traced",
     "eager step",
+    "keys",
+    "keys, looked at",
     "batch ends",
     "epoch ends",
     "train ends",
@@ -65,6 +67,11 @@ def test_the_same_model_trains_on_or_says_what_to_make_anew(places, place):
         assert found["compiled anew"].startswith("ModelError" if place == "layer's build" else "no error")
     else:
         assert found["after"].startswith("no error")
+
+
+def test_a_loop_by_hand_goes_on_though_not_all_replicas_had_their_keys():
+    found = run_case(f"{CASES}:at_keys_of_a_loop", args=(3,), timeout_s=120)
+    assert set(map(str, found.values())) == {str(("KeyboardInterrupt", [12.0]))}
 
 
 @pytest.fixture(scope="module")

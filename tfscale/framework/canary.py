@@ -101,6 +101,7 @@ WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "tensorflow": {
         "distribute.mirrored_strategy:MirroredExtended": (
+            "_batch_reduce_to",
             "_call_for_each_replica",
             "_create_variable",
             "_replica_ctx_all_reduce",
@@ -126,10 +127,12 @@ WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
         "distribute.cross_device_utils:CollectiveReplicaLauncher": (
             "__init__",
             "_all_gather",
+            "_next_instance_key",
             "all_gather",
             "all_reduce",
             "batch_all_reduce",
         ),
+        "distribute.cross_device_utils:CollectiveKeys": ("_get_new_group_key", "get_instance_key"),
         "distribute.values": (
             "DistributedVariable._get",
             "DistributedVariable._get_replica",
@@ -140,6 +143,7 @@ WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "eager.context:Context": ("_set_device", "abort_collective_ops", "add_function_def", "report_error_to_cluster"),
         "eager.lift_to_graph": ("lift_to_graph",),
+        "framework.func_graph:FuncGraph": ("capture_call_time_value",),
         "framework.auto_control_deps": (
             "AutomaticControlDependencies.__exit__",
             "AutomaticControlDependencies.run_independently",

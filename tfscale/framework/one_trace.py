@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_utils
 from tensorflow.python.framework import auto_control_deps_utils, ops
 
+from tfscale.framework.collective_keys import Alignment
 from tfscale.framework.hooks import expect, read
 from tfscale.step_context import Slot
 
@@ -203,6 +204,7 @@ def launch_for_all(operations: Any) -> None:
     """
     launchers = read(operations, "_launchers")
     kind: Any = type(launchers[0])
+    alignment = Alignment(launchers)
     for name, takes in _LAUNCHERS.items():
         expect(kind, name, takes)
     for launcher in launchers:
@@ -217,9 +219,11 @@ def launch_for_all(operations: Any) -> None:
 
         def _next_instance_key(self) -> Any:
             one = one_trace()
-            return (
-                super()._next_instance_key() if one is None else one.next_key(self, launchers, kind._next_instance_key)
-            )
+            return self._own_key() if one is None else one.next_key(self, launchers, Launcher._own_key)
+
+        def _own_key(self) -> Any:
+            alignment.align_when_called()
+            return super()._next_instance_key()
 
     for launcher in launchers:
         launcher.__class__ = Launcher

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfscale.framework.collectives import type_on_the_wire
 from tfscale.framework.hooks import assign, expect, read, replace
-from tfscale.framework.one_trace import launch_for_all, one_trace
+from tfscale.framework.one_trace import launch_for_all, one_trace, regroup
 
 # What is answered, or said, here in the place of TensorFlow's own, and what that takes; None for what is no method.
 _ANSWERED: dict[str, Sequence[str] | None] = {
@@ -23,6 +23,7 @@ _ANSWERED: dict[str, Sequence[str] | None] = {
     "_create_variable": ("next_creator", "kwargs"),
     "_get_variable_creator_initial_value": ("replica_id", "device", "primary_var", "kwargs"),
     "_call_for_each_replica": ("fn", "args", "kwargs"),
+    "_batch_reduce_to": ("reduce_op", "value_destination_pairs", "options"),
 }
 _SAID: dict[str, Sequence[str] | None] = {
     "handle": None,
@@ -141,7 +142,7 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     """
     for name, takes in _ANSWERED.items():
         expect(type(strategy.extended), name, takes)
-    base: Any = _sending_first_values(type(strategy.extended))
+    base: Any = _adding_up_one_object(_sending_first_values(type(strategy.extended)))
 
     class AnsweringExtended(base):
         """TensorFlow's own, but for what a step is told."""
@@ -198,6 +199,35 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     strategy.extended.__class__ = AnsweringExtended
     for operations in _with_launchers(strategy):
         launch_for_all(operations)
+
+
+def _adding_up_one_object(base: Any) -> Any:
+    """A class of `extended` which adds up one tensor of all replicas as it does as many equal ones.
+
+    Why: outside of a graph, where replicas sum what is one object of Python, TensorFlow hands out that very value: the
+    sum of ones over three replicas is 1, in silence, and 3 in a graph.
+    Breaks first: tests/replicas/test_all_reduce.py::test_one_object_of_all_replicas.
+    """
+
+    class AddingExtended(base):
+        """TensorFlow's own, but for tensors."""
+
+        def _batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
+            pairs = [(self._of_every_replica(value), value, place) for value, place in value_destination_pairs]
+            pairs = [(own, place if own is value else own) for own, value, place in pairs]
+            return super()._batch_reduce_to(reduce_op, pairs, options)
+
+        def _of_every_replica(self, value: Any) -> Any:
+            is_one = tf.is_tensor(value) and not isinstance(value, tf.distribute.DistributedValues)
+            if len(self.worker_devices) == 1 or not is_one:
+                return value
+            copies = []
+            for device in self.worker_devices:
+                with tf.device(device):
+                    copies.append(tf.identity(value))
+            return regroup(copies)
+
+    return AddingExtended
 
 
 def _sending_first_values(base: Any) -> Any:
