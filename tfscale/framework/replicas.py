@@ -213,8 +213,10 @@ def _adding_up_one_object(base: Any) -> Any:
         """TensorFlow's own, but for tensors."""
 
         def _batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
-            pairs = [(self._of_every_replica(value), value, place) for value, place in value_destination_pairs]
-            pairs = [(own, place if own is value else own) for own, value, place in pairs]
+            pairs = []
+            for value, place in value_destination_pairs:
+                own = self._of_every_replica(value)
+                pairs.append((own, place if own is value else own))
             return super()._batch_reduce_to(reduce_op, pairs, options)
 
         def _of_every_replica(self, value: Any) -> Any:
