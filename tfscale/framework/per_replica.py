@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -96,6 +97,8 @@ class OfRows(distributed_values.PerReplica):
         kinds: One number that says what all of them are to whoever has made them, a tensor; or none.
     """
 
+    _kind_of_spec: type[_OfRowsSpec] = _OfRowsSpec
+
     def __init__(self, values: Sequence[Any], rows: Sequence[tf.Tensor], kinds: Sequence[tf.Tensor]):
         super().__init__(values)
         self.rows = tuple(rows)
@@ -108,7 +111,94 @@ class OfRows(distributed_values.PerReplica):
 
     @property
     def _type_spec(self) -> Any:
-        return _OfRowsSpec(*(tf.type_spec_from_value(each) for each in (*self.values, *self.rows, *self.kinds)))
+        return self._kind_of_spec(*(tf.type_spec_from_value(each) for each in (*self.values, *self.rows, *self.kinds)))
+
+
+class _OneOfSeveralSpec(_OfRowsSpec):
+    """As its own."""
+
+    value_type = property(lambda self: OneOfSeveral)
+
+    def _from_components(self, components: Any) -> Any:
+        value, rows, kind = components
+        return OneOfSeveral([value], [rows], [kind])
+
+
+class _UnreadableError(ModelError, AttributeError):
+    """For whoever asks whether there is such an attribute there is none."""
+
+
+_OF_ONE_WORKER = (
+    "Of what the workers have of a batch, that of one worker is not what one device has.\n"
+    "Received: a number that `strategy.run` has returned of this worker's rows, which is read or goes into another "
+    'operation. Write `strategy.reduce("SUM", ...)` for parts of a sum, and `strategy.reduce("MEAN", ...)` for means, '
+    "on all workers. What one worker computes of data that it alone has, call without `strategy.run`."
+)
+
+
+class OneOfSeveral(OfRows):
+    """What the lone replica of one of several workers has of its own rows: a part of a sum, or a mean.
+
+    Why: TensorFlow gives a lone replica's results as they are, and on one device that tensor is of all rows: whoever
+    read it had one worker's number, and no error, as it is where a worker has several replicas.
+    Breaks first: tests/training/step/test_hand_means.py.
+    """
+
+    _kind_of_spec = _OneOfSeveralSpec
+
+    def __getattr__(self, name: str) -> Any:
+        # Of a tensor: `numpy`, `shape`, `dtype`.
+        raise _UnreadableError(_OF_ONE_WORKER)
+
+    def __format__(self, spec: str) -> str:
+        return refuse_worker_alone() if spec else str(self)
+
+
+def refuse_worker_alone(*_: Any) -> Any:
+    """Of parts of a sum, or of means over own rows, that of one worker says nothing of the others.
+
+    Raises:
+        ModelError: Always.
+    """
+    raise ModelError(_OF_ONE_WORKER)
+
+
+_OPERATORS = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+    *("radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul"),
+    *("neg", "pos", "abs", "round", "lt", "le", "gt", "ge", "float", "int", "index", "bool", "len", "iter", "getitem"),
+    "array",
+)
+for _name in _OPERATORS:
+    setattr(OneOfSeveral, f"__{_name}__", refuse_worker_alone)
+
+
+def _as_tensor(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
+    """Inside of a replica it is that replica's own."""
+    del name, as_ref
+    if not tf.distribute.has_strategy() or tf.distribute.in_cross_replica_context():
+        refuse_worker_alone()
+    return tf.convert_to_tensor(value.values[0], dtype)
+
+
+# Before TensorFlow's own for values of several replicas.
+tf.register_tensor_conversion_function(OneOfSeveral, _as_tensor, priority=99)
+
+
+@contextlib.contextmanager
+def naming_lone_results() -> Iterator[None]:
+    """Names what a loop of a graph takes for a number that goes on from step to step."""
+    try:
+        yield
+    except TypeError as error:
+        if OneOfSeveral.__name__ in str(error):
+            refuse_worker_alone()
+        raise
+
+
+def of_lone_replica(value: Any, rows: Any, kind: int) -> Any:
+    """What the lone replica of one of several workers has, of how many rows, and its kind; any other as it is."""
+    return OneOfSeveral([value], [rows], [tf.constant(kind)]) if kind and tf.is_tensor(value) else value
 
 
 def with_rows(value: Any, rows: Sequence[tf.Tensor], kind: int) -> Any:
@@ -137,10 +227,10 @@ def tell_of_one(value: Any) -> None:
         ModelError: When it is part of a sum, or a mean of own rows.
     """
     own = tuple(value.values) if isinstance(value, OfRows) else ()
-    if len(own) < 2:
-        return
     if kind_of(value):
         refuse_one_alone()
+    if len(own) < 2:
+        return
     if not any(map(tf.is_symbolic_tensor, own)) and not all(_are_equal(own[0], each) for each in own[1:]):
         warn_of_one_alone()
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.framework.per_replica import naming_lone_results
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
 from tfscale.replicas.copied_ahead import in_turn_on_gpus, on_gpus
 from tfscale.replicas.marks import mark_own
@@ -384,7 +385,8 @@ class GlobalBatches(CountedPasses, tf.distribute.DistributedDataset):
 
     def reduce(self, initial_state: Any, reduce_func: Any) -> Any:
         """What `for batch in data:` becomes in a `tf.function`: a loop of TensorFlow, over a pass of its own."""
-        return in_turn_on_gpus(self._dataset.map(self._rows), self._strategy).reduce(initial_state, reduce_func)
+        with naming_lone_results():
+            return in_turn_on_gpus(self._dataset.map(self._rows), self._strategy).reduce(initial_state, reduce_func)
 
     @tf.autograph.experimental.do_not_convert
     def _rows(self, *element: Any) -> tuple[Any, ...]:

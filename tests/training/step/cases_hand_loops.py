@@ -30,8 +30,8 @@ def gathered(replicas: int) -> list[int]:
 
 
 def alone() -> float | None:
-    """The sum that worker 0 computes, of as many ones, while the other one does nothing."""
+    """What worker 0 computes of as many ones, while the other one does nothing."""
     dp = tfscale.DataParallel(global_batch=8)
     strategy: Any = dp.strategy
-    add_up = tf.function(lambda rows: strategy.run(tf.reduce_sum, args=(rows,)))
-    return float(strategy.experimental_local_results(add_up(tf.ones((8, 3))))[0]) if dp.rank == 0 else None
+    norm = tf.function(lambda rows: strategy.run(tf.norm, args=(rows,)))
+    return float(strategy.experimental_local_results(norm(tf.ones((8, 2))))[0]) if dp.rank == 0 else None

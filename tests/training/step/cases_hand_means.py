@@ -167,7 +167,7 @@ def reduced(replicas: int) -> dict[str, float | str]:
     """By how much what `strategy.reduce` makes of each number misses that of one device; or what was said.
 
     Args:
-        replicas: Of this process; 1 on workers, where nothing is known outside of the function.
+        replicas: Of this process; 1 on workers.
     """
     if replicas > 1:
         tfscale.simulate_replicas(replicas)
@@ -177,7 +177,7 @@ def reduced(replicas: int) -> dict[str, float | str]:
     for name, (number, _) in REDUCED.items():
         expected = float(number(tf.constant(ROWS)))
         for op in ("MEAN", "SUM"):
-            for place in ("inside", "outside") if replicas > 1 else ("inside",):
+            for place in ("inside", "outside"):
                 try:
                     value = _reduced(strategy, batch, number, op, is_inside=place == "inside")
                     found[f"{name}, {op}, {place}"] = abs(value - expected)
@@ -239,6 +239,70 @@ def taken_alone(replicas: int) -> dict[str, str]:
 
             found[f"{name}, {way}, inside"] = _said_of(run_and_take)
             found[f"{name}, {way}, outside"] = _said_of(lambda run=run, take=take: take(run()))
+    return found
+
+
+# Ways in which a script reads a number, or goes on with it.
+READ: dict[str, Callable[[Any], Any]] = {
+    "float": float,
+    "int": int,
+    "numpy": lambda value: value.numpy(),
+    "asarray": np.asarray,
+    "mean of a list": lambda value: np.mean([value]),
+    "isnan": np.isnan,
+    "format": lambda value: f"{value:.3f}",
+    "shape": lambda value: value.shape,
+    "added": lambda value: value + 1.0,
+    "added to": lambda value: sum([value]),
+    "added to a tensor": lambda value: tf.ones(()) + value,
+    "divided": lambda value: value / 2,
+    "compared": lambda value: value < 3,
+    "asked": bool,
+    "converted": tf.convert_to_tensor,
+    "reduced": tf.reduce_mean,
+    "stacked": lambda value: tf.stack([value, value]),
+    "keras.ops": keras.ops.mean,
+    "a metric": lambda value: keras.metrics.Mean().update_state(value),
+    "a variable": lambda value: tf.Variable(0.0).assign_add(value),
+}
+
+
+def read_on_worker() -> dict[str, str]:
+    """What is said, on a worker of one replica, where what a function returns of its rows is read; or what is read."""
+    strategy: Any = tfscale.DataParallel(global_batch=12).strategy
+    data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS).batch(8))
+
+    def step(rows: Any) -> Any:
+        return {name: number(rows) for name, (number, _) in ALONE.items() if "row" not in name}
+
+    @tf.function
+    def called(batch: Any) -> Any:
+        return strategy.run(step, args=(batch,))
+
+    @tf.function
+    def read_inside(batch: Any, name: str, way: str) -> Any:
+        READ[way](strategy.run(step, args=(batch,))[name])
+
+    @tf.function
+    def goes_on(data: Any, name: str) -> Any:
+        last = 0.0
+        for batch in data:
+            last = strategy.run(step, args=(batch,))[name]
+        return last
+
+    @tf.function
+    def in_replica(batch: Any, name: str) -> Any:
+        value = strategy.run(step, args=(batch,))[name]
+        total = strategy.run(lambda own: own * 2.0, args=(value,)), strategy.run(lambda: tf.add(value, value))
+        return tf.nest.map_structure(strategy.experimental_local_results, total)
+
+    batch, found = next(iter(data)), {}
+    for name in step(tf.constant(ROWS)):
+        for way, read in READ.items():
+            found[f"{name}, {way}"] = _said_of(lambda read=read, name=name: read(called(batch)[name]))
+        found[f"{name}, inside"] = _said_of(lambda name=name: read_inside(batch, name, "divided"))
+        found[f"{name}, goes on"] = _said_of(lambda name=name: goes_on(data, name))
+        found[f"{name}, in a replica"] = _said_of(lambda name=name: in_replica(batch, name))
     return found
 
 

@@ -24,9 +24,8 @@ def test_losses_of_a_batch_that_leaves_a_worker_without_rows():
 
 
 def test_means_on_workers():
-    # TensorFlow gives a lone replica's results as they are: what leaves a `tf.function` says nothing of its rows.
-    untold = {"outside of the function", "nested", "in a function around it", "of a condition", "of a loop"}
-    untold |= {"that a loop adds up", "of what became of it", "of no rows"}
+    # TensorFlow gives a lone replica's results as they are: what is no known mean says nothing of its rows.
+    untold = {"that a loop adds up", "of what became of it", "of no rows"}
     for missed, said in run_workers("tests.training.step.cases_hand_means:on_workers", 3):
         assert {name: by for name, by in missed.items() if by > 1e-6 and name not in untold} == {}
         (warning,) = said
@@ -64,7 +63,19 @@ def test_that_of_one_replica_alone_is_named(replicas):
         assert ("strategy.reduce" in said) == bool(expected), said
 
 
-def test_so_it_is_on_workers_where_the_function_is_known():
+def test_so_it_is_on_workers():
     for found in run_workers("tests.training.step.cases_hand_means:taken_alone", 2, args=(1,)):
-        said = {name.split(",")[0]: each.split(":")[0] for name, each in found.items() if name.endswith("inside")}
-        assert said == {name: "error" if expected == "error" else "" for name, (_, expected) in ALONE.items()}
+        for place in ("inside", "outside"):
+            said = {name.split(",")[0]: each.split(":")[0] for name, each in found.items() if name.endswith(place)}
+            assert said == {name: "error" if expected == "error" else "" for name, (_, expected) in ALONE.items()}
+
+
+# What TensorFlow says of a loop over data in a `tf.function`.
+@pytest.mark.filterwarnings("ignore:To make it possible to preserve tf.data options")
+def test_what_a_worker_reads_of_its_own_rows_is_named():
+    for found in run_workers("tests.training.step.cases_hand_means:read_on_worker", 2):
+        for name, said in found.items():
+            number, way = name.split(", ", 1)
+            expected = "error" if ALONE[number][1] == "error" and way != "in a replica" else ""
+            assert said.split(":")[0] == expected, (name, said)
+            assert ("strategy.reduce" in said) == bool(expected), said

@@ -17,7 +17,15 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.framework.per_replica import OwnResults, kind_of, refuse_one_alone, rows_of, tell_of_one, with_rows
+from tfscale.framework.per_replica import (
+    OwnResults,
+    kind_of,
+    of_lone_replica,
+    refuse_one_alone,
+    rows_of,
+    tell_of_one,
+    with_rows,
+)
 from tfscale.replicas.all_reduce import replica_id
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.marks import MEAN_OF_ROWS, PART_OF_SUM, marked
@@ -59,9 +67,8 @@ class MeansByRows:
             rows: Of each replica of this process; None where its arguments do not tell.
             arguments: Those of `strategy.run`.
         """
-        if self._is_lone_of_several and rows[0] is not None:
-            for leaf in tf.nest.flatten(results):
-                self._note(leaf, tf.cast(rows[0], tf.int64))
+        if self._is_lone_of_several:
+            return self._of_lone(results, rows[0])
         if not any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(results)):
             return results
         if any(each is None for each in rows):
@@ -70,6 +77,13 @@ class MeansByRows:
             rows = next(([*each] for each in known if each is not None), [_UNKNOWN] * len(rows))
         rows = [tf.cast(each, tf.int64) for each in rows]
         return tf.nest.map_structure(lambda leaf: with_rows(leaf, rows, self._kind(leaf)), results)
+
+    def _of_lone(self, results: Any, rows: Any) -> Any:
+        if rows is not None:
+            for leaf in tf.nest.flatten(results):
+                self._note(leaf, tf.cast(rows, tf.int64))
+        known = tf.cast(_UNKNOWN if rows is None else rows, tf.int64)
+        return tf.nest.map_structure(lambda leaf: of_lone_replica(leaf, known, self._kind(leaf)), results)
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
         """As `tf.distribute.Strategy.reduce`.
@@ -159,10 +173,10 @@ class MeansByRows:
     def _as_numbers(self, leaf: Any) -> Any:
         """What replicas have computed, of which one may have had no rows."""
         own = self._own(leaf)
-        if not any(map(_is_of_no_rows, own)):
-            return leaf
-        # Not all workers come here: a lone replica asks nobody else.
-        return self._run(_as_number, (leaf,)) if len(own) > 1 else _as_number(leaf)
+        if self._is_lone_of_several:
+            # As TensorFlow gives it. Not all workers may have none: a lone replica asks nobody else.
+            return _as_number(own[0])
+        return self._run(_as_number, (leaf,)) if any(map(_is_of_no_rows, own)) else leaf
 
 
 def _refuse_other_kind(kind: int, *, is_mean: bool) -> None:
