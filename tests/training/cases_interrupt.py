@@ -18,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.distribute.cross_device_utils import CollectiveKeys
+from tensorflow.python.ops import gen_resource_variable_ops
 
 import tfscale
 from tfscale.recovery import files, folder
@@ -197,6 +198,7 @@ def _places() -> dict[str, tuple[Callable[[Any], keras.Model], Callable[[keras.M
         "train begins": (_make, calling("on_train_begin", _fit)),
         "keys": (_make, patched(CollectiveKeys, "get_instance_key", 1)),
         "keys, looked at": (_make_looked_at, patched(CollectiveKeys, "get_instance_key", 3)),
+        "assignment": (_make, _in_assignment),
         "batch ends": (_make, calling("on_train_batch_end", _fit)),
         "epoch ends": (_make, calling("on_epoch_end", _fit)),
         "train ends": (_make, calling("on_train_end", _fit)),
@@ -235,6 +237,14 @@ def _press_again(ignored: Any) -> None:
         threading.Timer(0.05, os.kill, args=(os.getpid(), signal.SIGINT)).start()
     else:
         sys.__unraisablehook__(ignored)
+
+
+def _in_assignment(model: keras.Model) -> None:
+    def assign(*_: Any) -> None:
+        with _raising(gen_resource_variable_ops, "assign_variable_op", 1):
+            model.optimizer.learning_rate.assign(0.01)
+
+    _fit(model, [keras.callbacks.LambdaCallback(on_epoch_end=assign)])
 
 
 def _in_data(model: keras.Model) -> None:

@@ -19,6 +19,7 @@ PLACES = (
     "eager step",
     "keys",
     "keys, looked at",
+    "assignment",
     "batch ends",
     "epoch ends",
     "train ends",

@@ -13,10 +13,13 @@ import tensorflow as tf
 
 from tfscale.replicas.counted import is_counted
 from tfscale.replicas.replica_batch import local_replicas
+from tfscale.replicas.undisturbed import undisturbed
 
 
 def assign_whole(variable: Any, value: Any, as_tensorflow: Callable[[], Any]) -> Any:
     """Sets a variable: outside of replicas, the first of all gets the whole of a whole number that they count.
+
+    There Ctrl-C waits until every replica has the new value.
 
     Args:
         variable: Of the replicas.
@@ -26,14 +29,17 @@ def assign_whole(variable: Any, value: Any, as_tensorflow: Callable[[], Any]) ->
     Returns:
         The variable, or what TensorFlow returns.
     """
-    if not (variable.dtype.is_integer and is_counted(variable)) or _is_in_replica():
+    if _is_in_replica():
         return as_tensorflow()
-    strategy = variable.distribute_strategy
-    value = tf.cast(value, variable.dtype)
-    copies = strategy.experimental_local_results(variable)
-    for replica, copy in zip(local_replicas(strategy).ids, copies, strict=True):
-        copy.assign(tf.zeros_like(value) if replica else value)
-    return variable
+    with undisturbed():
+        if not (variable.dtype.is_integer and is_counted(variable)):
+            return as_tensorflow()
+        strategy = variable.distribute_strategy
+        value = tf.cast(value, variable.dtype)
+        copies = strategy.experimental_local_results(variable)
+        for replica, copy in zip(local_replicas(strategy).ids, copies, strict=True):
+            copy.assign(tf.zeros_like(value) if replica else value)
+        return variable
 
 
 def _is_in_replica() -> bool:
