@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.replicas.divided import FACTORS, divides_by_replicas, multiplies_by_replicas
 from tfscale.replicas.graph_walk import SAME_VALUES, SIZES, SUMS, operations_behind, plain_number
-from tfscale.replicas.marks import MEAN_OF_ROWS, PART_BESIDE_OTHERS, PART_OF_SUM, mark_number, marked
+from tfscale.replicas.marks import ALIKE_ON_ALL, MEAN_OF_ROWS, PART_BESIDE_OTHERS, PART_OF_SUM, mark_number, marked
 from tfscale.replicas.replica_count import noted_counts, noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 
@@ -29,6 +29,9 @@ class Kind(enum.Enum):
     PART = "a part of a sum"
     MEAN = "a mean over its rows"
     ALIKE = "the same on all replicas"
+
+
+_MARKS: dict[Kind | None, str] = {Kind.PART: PART_OF_SUM, Kind.MEAN: MEAN_OF_ROWS, Kind.ALIKE: ALIKE_ON_ALL}
 
 
 def kind_of_number(number: Any) -> Kind | None:
@@ -64,8 +67,8 @@ def mark_numbers(values: Any) -> None:
             kinds = _kinds_of(walk, leaf)
             if _has_others(kinds):
                 mark_number(leaf, PART_BESIDE_OTHERS)
-            elif kinds in ({Kind.PART}, {Kind.MEAN}):
-                mark_number(leaf, PART_OF_SUM if kinds == {Kind.PART} else MEAN_OF_ROWS)
+            elif len(kinds) == 1 and kinds <= _MARKS.keys() and not (kinds == {Kind.ALIKE} and _is_plain(leaf)):
+                mark_number(leaf, _MARKS[kinds.pop()])
 
 
 def refuse_parts_beside_others(strategy: tf.distribute.Strategy, results: Any) -> None:
@@ -86,6 +89,11 @@ def refuse_parts_beside_others(strategy: tf.distribute.Strategy, results: Any) -
                 f"Received: {leaf.name!r}, which the function returns: a part, and a number that nobody has divided. "
                 "Divide that by `strategy.num_replicas_in_sync`, or return it by itself."
             )
+
+
+def _is_plain(number: tf.Tensor) -> bool:
+    """Whether nothing is read for a number: a plain one may count the replicas."""
+    return not any(op.type == "ReadVariableOp" for op in operations_behind([number], through_shapes=False))
 
 
 def _has_others(kinds: set[Kind | None]) -> bool:

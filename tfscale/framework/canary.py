@@ -104,6 +104,7 @@ WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
             "_batch_reduce_to",
             "_call_for_each_replica",
             "_create_variable",
+            "_reduce_to",
             "_replica_ctx_all_reduce",
             "_replica_ctx_update",
             "_update",
@@ -113,6 +114,7 @@ WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
         "distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended": (
             "_get_variable_creator_initial_value",
             "_initialize_multi_worker",
+            "_reduce_to",
             "_use_merge_call",
         ),
         "distribute.distribute_lib": (

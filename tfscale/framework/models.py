@@ -6,8 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tfscale.framework.hooks import read, replace
+
+
+def runs_eagerly(model: keras.Model) -> bool:
+    """Whether no step of a model has a graph: it was compiled so, or no function of TensorFlow has one.
+
+    Why: Keras's `run_eagerly` does not tell of `tf.config.run_functions_eagerly(True)`.
+    Breaks first: tests/training/check/test_eager_steps.py.
+    """
+    return bool(model.run_eagerly or tf.config.functions_run_eagerly())
 
 
 def flat_layers(model: keras.Model) -> list[keras.layers.Layer]:

@@ -22,6 +22,11 @@ _LIBRARIES = ("tensorflow.", "keras.", "tfscale.")
 _IN_PLACE_OF_USER = "tensorflow.python.autograph."
 
 
+# What numbers of the replicas are, in what leaves a function.
+PARTS, MEANS, ALIKE = 1, 2, 3
+OF_OWN_ROWS = (PARTS, MEANS)
+
+
 class OwnResults(tuple[Any, ...]):
     """What the replicas of this process have; whoever takes that of one alone is told that it is no more.
 
@@ -94,7 +99,7 @@ class OfRows(distributed_values.PerReplica):
     Args:
         values: By replica of this process.
         rows: Likewise, int64 tensors; negative where they are not known.
-        kinds: One number that says what all of them are to whoever has made them, a tensor; or none.
+        kinds: One number that says what all of them are, such as `PARTS`, a tensor; or none.
     """
 
     _kind_of_spec: type[_OfRowsSpec] = _OfRowsSpec
@@ -198,7 +203,8 @@ def naming_lone_results() -> Iterator[None]:
 
 def of_lone_replica(value: Any, rows: Any, kind: int) -> Any:
     """What the lone replica of one of several workers has, of how many rows, and its kind; any other as it is."""
-    return OneOfSeveral([value], [rows], [tf.constant(kind)]) if kind and tf.is_tensor(value) else value
+    is_own = kind in OF_OWN_ROWS and tf.is_tensor(value)
+    return OneOfSeveral([value], [rows], [tf.constant(kind)]) if is_own else value
 
 
 def with_rows(value: Any, rows: Sequence[tf.Tensor], kind: int) -> Any:
@@ -227,7 +233,7 @@ def tell_of_one(value: Any) -> None:
         ModelError: When it is part of a sum, or a mean of own rows.
     """
     own = tuple(value.values) if isinstance(value, OfRows) else ()
-    if kind_of(value):
+    if kind_of(value) in OF_OWN_ROWS:
         refuse_one_alone()
     if len(own) < 2:
         return

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfscale.errors import ModelError
 from tfscale.framework.collectives import type_on_the_wire
 from tfscale.framework.hooks import assign, expect, read, replace
 from tfscale.framework.one_trace import launch_for_all, one_trace, regroup
@@ -24,6 +25,7 @@ _ANSWERED: dict[str, Sequence[str] | None] = {
     "_get_variable_creator_initial_value": ("replica_id", "device", "primary_var", "kwargs"),
     "_call_for_each_replica": ("fn", "args", "kwargs"),
     "_batch_reduce_to": ("reduce_op", "value_destination_pairs", "options"),
+    "_reduce_to": ("reduce_op", "value", "destinations", "options"),
 }
 _SAID: dict[str, Sequence[str] | None] = {
     "handle": None,
@@ -63,6 +65,9 @@ class Answers(NamedTuple):
     """Called with a variable that an optimizer of another strategy is about to update."""
     assign: Callable[[Any, Any, Callable[[], Any]], Any]
     """Given a variable, its new value, and TensorFlow's way to set it, does so."""
+    rows_of_loop: Callable[[], Sequence[int] | None]
+    """How many rows each replica of this process has in the eager step of a loop by hand; None where that is not known,
+    or none is made."""
     run: Callable[[Callable[[], Any], EachByItself], Any]
     """Given what a replica is to do, and TensorFlow's way to have all do it, returns their results."""
 
@@ -142,7 +147,7 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
     """
     for name, takes in _ANSWERED.items():
         expect(type(strategy.extended), name, takes)
-    base: Any = _adding_up_one_object(_sending_first_values(type(strategy.extended)))
+    base: Any = _reducing_eagerly(_sending_first_values(type(strategy.extended)), answers.rows_of_loop)
 
     class AnsweringExtended(base):
         """TensorFlow's own, but for what a step is told."""
@@ -201,35 +206,82 @@ def answer_for(strategy: tf.distribute.Strategy, answers: Answers) -> None:
         launch_for_all(operations)
 
 
-def _adding_up_one_object(base: Any) -> Any:
-    """A class of `extended` which adds up one tensor of all replicas as it does as many equal ones.
+@contextlib.contextmanager
+def _naming_one_for_all(value: Any) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        if "non-DistributedValues" not in str(error):
+            raise
+        raise ModelError(
+            "What is added up over the replicas must be a value of each of them.\n"
+            f"Received: {value}, one for all, which every replica would add once more, as to a variable with "
+            "`aggregation=tf.VariableAggregation.SUM`. Count steps in a variable as it comes, without an aggregation."
+        ) from error
 
-    Why: outside of a graph, where replicas sum what is one object of Python, TensorFlow hands out that very value: the
-    sum of ones over three replicas is 1, in silence, and 3 in a graph.
-    Breaks first: tests/replicas/test_all_reduce.py::test_one_object_of_all_replicas.
+
+def _reducing_eagerly(base: Any, rows_of_loop: Callable[[], Sequence[int] | None]) -> Any:
+    """A class of `extended` that reduces outside of a graph as it does inside of one.
+
+    Why: there all that replicas reduce, or assign to a variable with an aggregation, comes to the main thread by a
+    `merge_call`, and past `_replica_ctx_all_reduce`. Where they sum what is one object of Python, TensorFlow hands out
+    that very value: the sum of ones over three replicas is 1, in silence, and 3 in a graph. In its mean each replica
+    counts as much, however many rows it has.
+    Breaks first: tests/replicas/test_all_reduce.py::test_one_object_of_all_replicas,
+    tests/training/step/test_eager_loops.py::test_means.
     """
 
-    class AddingExtended(base):
-        """TensorFlow's own, but for tensors."""
+    class ReducingExtended(base):
+        """TensorFlow's own, but for these."""
 
         def _batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
             pairs = []
             for value, place in value_destination_pairs:
                 own = self._of_every_replica(value)
                 pairs.append((own, place if own is value else own))
+            weighed = [self._by_rows(reduce_op, value, options) for value, _ in pairs]
+            if all(each is not None for each in weighed):
+                reduce_op = tf.distribute.ReduceOp.SUM
+                pairs = [(own, place) for own, (_, place) in zip(weighed, pairs, strict=True)]
             return super()._batch_reduce_to(reduce_op, pairs, options)
+
+        def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
+            weighed = self._by_rows(reduce_op, value, options)
+            if weighed is None:
+                with _naming_one_for_all(value):
+                    return super()._reduce_to(reduce_op, value, destinations, options)
+            return super()._reduce_to(tf.distribute.ReduceOp.SUM, weighed, destinations, options)
 
         def _of_every_replica(self, value: Any) -> Any:
             is_one = tf.is_tensor(value) and not isinstance(value, tf.distribute.DistributedValues)
             if len(self.worker_devices) == 1 or not is_one:
                 return value
+            return self._on_devices([value] * len(self.worker_devices))
+
+        def _on_devices(self, values: Sequence[Any]) -> Any:
             copies = []
-            for device in self.worker_devices:
+            for device, value in zip(self.worker_devices, values, strict=True):
                 with tf.device(device):
                     copies.append(tf.identity(value))
             return regroup(copies)
 
-    return AddingExtended
+        def _by_rows(self, reduce_op: Any, value: Any, options: Any) -> Any:
+            """What is to be summed in the place of a mean; None where each replica counts as much."""
+            rows = rows_of_loop() if reduce_op == tf.distribute.ReduceOp.MEAN else None
+            own = value.values if isinstance(value, tf.distribute.DistributedValues) else (value,)
+            is_of_each = rows is not None and len(own) == len(rows) and all(map(tf.is_tensor, own))
+            if rows is None or not is_of_each or not own[0].dtype.is_floating:
+                return None
+            total: Any = sum(rows)
+            if len(rows) < super()._num_replicas_in_sync:
+                counts = self._on_devices([tf.constant(float(each)) for each in rows])
+                summed = super()._reduce_to(tf.distribute.ReduceOp.SUM, counts, self.worker_devices[0], options)
+                total = float(self._local_results(summed)[0])
+            shares = [tf.cast(each / total, one.dtype) for each, one in zip(rows, own, strict=True)]
+            # A mean over no rows is no number.
+            return self._on_devices([tf.math.multiply_no_nan(*each) for each in zip(own, shares, strict=True)])
+
+    return ReducingExtended
 
 
 def _sending_first_values(base: Any) -> Any:

@@ -12,6 +12,7 @@ MADE_GOOD = "tfscale_made_good"
 NOISE = "tfscale_noise_of_one_replica"
 PART_OF_SUM = "tfscale_part_of_sum"
 MEAN_OF_ROWS = "tfscale_mean_of_own_rows"
+ALIKE_ON_ALL = "tfscale_alike_on_all_replicas"
 PART_BESIDE_OTHERS = "tfscale_part_of_sum_beside_others"
 SEED_OF_REPLICA = "tfscale_seed_of_replica"
 SEED_OF_ALL = "tfscale_seed_of_all"
@@ -38,7 +39,7 @@ def mark_noise(values: Any) -> None:
 
 
 def mark_number(number: Any, name: str) -> None:
-    """Says that a number is `PART_OF_SUM` of one replica, the `MEAN_OF_ROWS` of its own, or a `PART_BESIDE_OTHERS`."""
+    """Says what a number of one replica is: `PART_OF_SUM`, `MEAN_OF_ROWS`, `ALIKE_ON_ALL` or `PART_BESIDE_OTHERS`."""
     _mark(number, name)
 
 

@@ -16,6 +16,7 @@ from tfscale.exact.losses import make_losses_global
 from tfscale.exact.plain_step import keras_step, runs_as_it_stands
 from tfscale.exact.randomness import separate_random_streams
 from tfscale.exact.terms import Terms
+from tfscale.framework.models import runs_eagerly
 from tfscale.gradients import scope_checks
 from tfscale.training.call.building import RowsRehearsal, build_for
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
@@ -90,7 +91,7 @@ class ModelSteps:
         self.first_states.begin()
         with noting_half_made():
             is_built = build_for(model, self._strategy, name, data_spec, terms)
-        if is_built or not model.run_eagerly:
+        if is_built or not runs_eagerly(model):
             return self._hook(name)
         return RowsRehearsal(model, self._strategy, name, terms, lambda: self._hook(name))
 
@@ -136,4 +137,4 @@ class ModelSteps:
             steps = self.of(name, functools.partial(step.test_step, division=None), step.own_test_step)
         alone = functools.partial(keras_step, self._model, name)
         is_own, begin = runs_as_it_stands(self._model, name), self.first_states.put_back
-        return Steps(steps.alone, alone, steps.make_logs, begin, eager=self._model.run_eagerly, is_own=is_own)
+        return Steps(steps.alone, alone, steps.make_logs, begin, eager=runs_eagerly(self._model), is_own=is_own)

@@ -46,6 +46,7 @@ from tfscale.training.check.loop_numbers import refuse_numbers_apart
 from tfscale.training.check.loop_states import refuse_states_apart
 from tfscale.training.check.untold import warn_of_untold
 from tfscale.training.step.distribution import distribute_global_batches
+from tfscale.training.step.eager_loops import rows_of_eager_loop
 from tfscale.training.step.strategy_run import run_loops
 
 _log = logging.getLogger(__name__)
@@ -318,6 +319,7 @@ def adopt_strategy(strategy: Any) -> tf.distribute.Strategy:
                 refuse_loop_inside_scope,
                 refuse_optimizer_outside,
                 assign_whole,
+                rows_of_eager_loop,
                 functools.partial(run_once_for_all, strategy),
             ),
         )

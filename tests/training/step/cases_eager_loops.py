@@ -50,3 +50,73 @@ def told(num_replicas: int) -> dict[str, int]:
             loop(rows)
         found[name] = sum("trains eagerly" in each for each in said)
     return found
+
+
+def means(num_replicas: int) -> dict[str, tuple[float, float]]:
+    """Means over a replica's rows that an eager step takes over all of them, beside those of the rows.
+
+    Args:
+        num_replicas: Of this process; 1 on workers.
+    """
+    if num_replicas > 1:
+        tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(global_batch=6)
+    strategy: Any = dp.strategy
+    with dp.scope():
+        mean = tf.Variable(0.0, aggregation=tf.VariableAggregation.MEAN, trainable=False)
+
+    def step(rows: Any) -> Any:
+        context: Any = tf.distribute.get_replica_context()
+        own = tf.reduce_mean(rows)
+        mean.assign(own)
+        return context.all_reduce("MEAN", own), context.all_reduce("MEAN", [own, own**2])[0]
+
+    found = {}
+    # Of 5 rows replicas have different numbers, of 1 some have none.
+    for count in (6, 5, 1):
+        [batch] = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS[:count]).batch(6))
+        one, first = strategy.run(step, args=(batch,))
+        expected = float(ROWS[:count].mean())
+        for name, value in {"a variable": mean, "one": one, "several": first}.items():
+            found[f"{name}, {count} rows"] = float(strategy.experimental_local_results(value)[0]), expected
+    return found
+
+
+def said_of_numbers(num_replicas: int) -> dict[str, str]:
+    """What is said of numbers in eager steps, or of those that are alike: an error, a warning, or nothing."""
+    tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(global_batch=6)
+    strategy: Any = dp.strategy
+    with dp.scope():
+        counter = tf.Variable(0.0, aggregation=tf.VariableAggregation.SUM, trainable=False)
+        weight = tf.Variable([2.0, 1.0])
+    [batch] = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS).batch(12))
+
+    @tf.function
+    def reduced(op: str, number: Any) -> Any:
+        return strategy.reduce(op, strategy.run(number, args=(batch,)), axis=None)
+
+    ways = {
+        "rows": lambda: strategy.run(lambda rows: 2 * rows, args=(batch,)),
+        "alike": lambda: strategy.run(lambda rows: tf.reduce_sum(weight), args=(batch,)),
+        "counted": lambda: strategy.run(lambda rows: counter.assign_add(1.0), args=(batch,)),
+        "mean": lambda: strategy.run(tf.reduce_mean, args=(batch,)),
+        "said before": lambda: strategy.run(tf.reduce_mean, args=(batch,)),
+        "sum of what is alike": lambda: reduced("SUM", lambda rows: tf.nn.l2_loss(weight)),
+        "mean of what is alike": lambda: reduced("MEAN", lambda rows: tf.nn.l2_loss(weight)),
+        "sum of a plain number": lambda: reduced("SUM", lambda rows: tf.constant(1.0)),
+    }
+    found = {}
+    for name, way in ways.items():
+        said: list[str] = []
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record, said=said: said.append(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("tfscale").addHandler(handler)
+        try:
+            way()
+        except tfscale.ModelError as error:
+            said.append(f"ModelError: {error}")
+        finally:
+            logging.getLogger("tfscale").removeHandler(handler)
+        found[name] = " ".join(said)
+    return found

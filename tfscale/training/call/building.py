@@ -18,7 +18,7 @@ from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
 from tfscale.exact.plain_step import runs_as_it_stands
 from tfscale.exact.terms import Terms
-from tfscale.framework.models import build_from_spec, flat_layers
+from tfscale.framework.models import build_from_spec, flat_layers, runs_eagerly
 from tfscale.gradients.updaters import held_optimizers, innermost
 from tfscale.replicas.made import made_under
 from tfscale.training.call.looks import Look
@@ -61,7 +61,7 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
         ways = [as_first_step]
     elif _is_made_in_first_step(model):
         # What runs eagerly is rehearsed with rows, where shapes do not do.
-        ways = [as_first_step] if model.run_eagerly else [as_first_step, from_shapes]
+        ways = [as_first_step] if runs_eagerly(model) else [as_first_step, from_shapes]
     for way in ways:
         try:
             with _as_first_trace(model, strategy):
@@ -87,7 +87,7 @@ def _as_first_trace(model: keras.Model, strategy: tf.distribute.Strategy) -> Ite
         yield
         has_made = any(id(variable) not in known for variable in made_under(strategy).variables)
     finally:
-        if model.run_eagerly or not has_made:
+        if runs_eagerly(model) or not has_made:
             numbers.put_back(held)
 
 
@@ -96,7 +96,7 @@ def _is_made_in_first_step(model: keras.Model) -> bool:
 
     Keras builds from shapes as for inference, and what it assigns while it traces the first step, it loses.
     """
-    if model.run_eagerly:
+    if runs_eagerly(model):
         return _has_own_unbuilt_layer(model) and not _fills_slots(model)
     return _has_own_unbuilt_layer(model) or _fills_slots(model)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import keras
 
 from tfscale.errors import ModelError
+from tfscale.framework.models import runs_eagerly
 from tfscale.replicas.owners import Fact, PreparedModel
 
 # Of the weights that there were when the train function was made, by identity: whether each is trained.
@@ -27,7 +28,7 @@ def forget_functions(model: keras.Model) -> None:
     Raises:
         ModelError: When layers were frozen, or no longer are, since the train function was made.
     """
-    if model.train_function is not None and not model.run_eagerly:
+    if model.train_function is not None and not runs_eagerly(model):
         before, now = TRAINED.of(model, {}), _trained(model)
         changed = [each.path for each in model.weights if before.get(id(each), now[id(each)]) != now[id(each)]]
         if changed:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfscale.exact.divided_calls import dividing_calls
 from tfscale.exact.gather import gather_batch
 from tfscale.exact.terms import Terms
+from tfscale.framework.models import runs_eagerly
 from tfscale.gradients.logical_replicas import LogicalReplicas
 from tfscale.gradients.micro_steps import put_together
 from tfscale.gradients.parts import Part
@@ -126,4 +127,4 @@ def forms_of_predictions(model: keras.Model, terms: Terms) -> Steps:
     def alone(data: Any) -> dict[str, Any]:
         return as_logs(model.predict_step(data))
 
-    return Steps(divided, alone, as_logs, begin=lambda: (), eager=model.run_eagerly, tells="prediction")
+    return Steps(divided, alone, as_logs, begin=lambda: (), eager=runs_eagerly(model), tells="prediction")

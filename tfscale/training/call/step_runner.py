@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.data.peeking import PeekedBatches
+from tfscale.framework.models import runs_eagerly
 from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.all_reduce import all_gather
 from tfscale.replicas.one_trace import on_parts, own_part
@@ -165,7 +166,7 @@ class StepRunner:
         traced_as_first = functools.partial(self._begun.trace, kind)
         return Traced(
             function,
-            None if self._model.run_eagerly else traced_as_first,
+            None if runs_eagerly(self._model) else traced_as_first,
             self._device_types,
             as_traced=self._as_traced,
         )

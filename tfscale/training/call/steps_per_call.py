@@ -22,6 +22,7 @@ import tensorflow as tf
 from tfscale.errors import BatchError
 from tfscale.exact.plain_step import has_own_step
 from tfscale.framework.fit import join_steps, restored_epoch
+from tfscale.framework.models import runs_eagerly
 from tfscale.recovery.chief_only import inner_callback
 from tfscale.recovery.one_call import listed
 from tfscale.replicas.agreement import least_of_workers
@@ -315,7 +316,7 @@ class ChosenCalls:
 
     def _may_begin(self, model: keras.Model, call: _Call) -> bool:
         """Whether calls of several steps may come of it, on some worker at least: all have to ask each other then."""
-        if model.run_eagerly or has_own_step(model, "train_step" if call.name == "fit" else "test_step"):
+        if runs_eagerly(model) or has_own_step(model, "train_step" if call.name == "fit" else "test_step"):
             return False
         return self._agree is not None or not call.reads_batches
 

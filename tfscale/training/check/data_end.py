@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from tfscale.exact.randomness import draw_as_first_here
 from tfscale.framework.graphs import define_functions
+from tfscale.framework.models import runs_eagerly
 from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.counted import is_counted
 from tfscale.replicas.made import made_under
@@ -67,7 +68,7 @@ class DataEnd:
                 return function(iterator)
             except tf.errors.OutOfRangeError:
                 # Several steps in a call are made in a loop that asks whether there is a batch.
-                if not (model.jit_compile or model.run_eagerly or model.steps_per_execution != 1):
+                if not (model.jit_compile or runs_eagerly(model) or model.steps_per_execution != 1):
                     self._end()
                 raise
 

@@ -171,6 +171,29 @@ class TwoRuns:
                 _log.info("the divided step is traced for each size of a part: %s: %s", type(error).__name__, error)
         self._traced["divided"] = self._trace(self._divided, list(parts))
 
+    def read_graph(self, parts: Sequence[ReplicaBatch], what: str) -> None:
+        """Traces the divided step where it runs eagerly, for what its graph shows and its numbers do not.
+
+        Args:
+            parts: Of all replicas of this process.
+            what: The step, for people.
+        """
+        if not self._steps.eager:
+            return
+        traced = tf.function(lambda given: self._divided(given, []), autograph=False)
+        try:
+            with self._numbers.unchanged():
+                traced.get_concrete_function(list(parts))
+        # Code that reads numbers in Python has no graph, and may raise anything there.
+        except Exception as error:
+            _log.warning(
+                "the %s runs eagerly, and has no graph that could be read (%s): what goes by a number of the batch "
+                "beyond a threshold that the first batch does not reach, such as clipping that begins with an outlier "
+                "or an `if` of Python, is not seen",
+                what,
+                f"{type(error).__name__}: {error}".splitlines()[0],
+            )
+
     def divided(self, parts: Sequence[ReplicaBatch], shaken_by: float = 0.0) -> Outcome:
         """Runs the step on the parts of this process's replicas; its weights are changed by this share before."""
         return self._run("divided", list(parts), shaken_by)
@@ -208,6 +231,7 @@ class TwoRuns:
     def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
         layout: list[Any] = []
         if self._steps.eager:
+            # What each shows to a graph is read once more, of the divided form alone: `read_graph`.
             return lambda given: function(given, layout), layout
         traced = tf.function(lambda given: function(given, layout), autograph=False, reduce_retracing=True)
         with self._numbers.unchanged():
@@ -237,7 +261,7 @@ class TwoRuns:
 
         def on_replica() -> list[Any]:
             part = own_part(parts, self._replicas.first)
-            recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
+            recorder = Recorder(None if tf.executing_eagerly() else tf.compat.v1.get_default_graph())
             own, met = self._numbers.of_replica(held), meeting_terms(self._terms, recorder)
             with own, at_once(), without_xla(), counting_nothing(), met:
                 outputs = self._steps.divided(part)
@@ -246,10 +270,10 @@ class TwoRuns:
             layouts.append(layout)
             return flat
 
-        known = 0 if self._steps.eager else len(tf.compat.v1.get_default_graph().get_operations())
+        known = 0 if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
         with on_parts(parts):
             results = self._strategy.run(on_replica)
-        if not self._steps.eager:
+        if not tf.executing_eagerly():
             self.kept_elsewhere = kept_elsewhere(self._strategy, known)
             self.assigned_apart = assigned_apart(self._strategy, known)
             sizes = {size for part in parts for size in _sizes(part)}
@@ -264,8 +288,8 @@ class TwoRuns:
         return [*_as_tensors(logs), *flat[size:]]
 
     def _alone(self, rows: Any, layout: list[Any]) -> list[Any]:
-        recorder = Recorder(None if self._steps.eager else tf.compat.v1.get_default_graph())
-        if not self._steps.eager:
+        recorder = Recorder(None if tf.executing_eagerly() else tf.compat.v1.get_default_graph())
+        if not tf.executing_eagerly():
             draw_as_first_here(self._strategy)
         with as_lone_replica(self._strategy), at_once(), meeting_terms(self._terms, recorder):
             # A metric's result may be a variable: the first copy counts, for every worker runs the whole step.

@@ -290,6 +290,8 @@ class StepCheck:
             with self._dividing(rows):
                 ours = self._runs.divided(rows.parts)
             differences = self._differences(ours, reference, before)
+        with self._dividing(rows):
+            self._runs.read_graph(rows.parts, self._what)
         hidden = self._runs.hidden(self._what)
         if not differences:
             self._findings.gather_untold(reference, before)

@@ -13,7 +13,7 @@ from tfscale.exact.batch_wide_layers import fills_up
 from tfscale.exact.foreign import has_axis_of_rows, is_of_keras, set_by_user
 from tfscale.framework.layers import ranks_of_inputs
 from tfscale.framework.losses import arguments_of_function, loss_entries, metric_function
-from tfscale.framework.models import all_metrics, flat_layers
+from tfscale.framework.models import all_metrics, flat_layers, runs_eagerly
 from tfscale.gradients.updaters import innermost
 
 _log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def foreign_parts(model: keras.Model, *, predicts: bool = False) -> list[str]:
     found = [name for name in hooks if set_by_user(model, name) or not _is_known(getattr(type(model), name))]
     layers = [layer for layer in flat_layers(model) if layer is not model]
     found += [f"layer {layer.name!r}" for layer in layers if not _is_known_layer(layer)]
-    if model.run_eagerly:
+    if runs_eagerly(model):
         # No graph tells whether a gradient has one row for each token, or for each different one of them.
         found += [f"sparse layer {layer.name!r}, run eagerly" for layer in layers if getattr(layer, "sparse", False)]
     # A functional model made of operations such as `x - ops.mean(x, 0)`.

@@ -18,6 +18,10 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.framework.per_replica import (
+    ALIKE,
+    MEANS,
+    OF_OWN_ROWS,
+    PARTS,
     OwnResults,
     kind_of,
     of_lone_replica,
@@ -28,7 +32,7 @@ from tfscale.framework.per_replica import (
 )
 from tfscale.replicas.all_reduce import replica_id
 from tfscale.replicas.graph_walk import depends_on
-from tfscale.replicas.marks import MEAN_OF_ROWS, PART_OF_SUM, marked
+from tfscale.replicas.marks import ALIKE_ON_ALL, MEAN_OF_ROWS, PART_OF_SUM, marked
 from tfscale.replicas.replica_batch import local_replicas
 
 _log = logging.getLogger(__name__)
@@ -37,8 +41,7 @@ _log = logging.getLogger(__name__)
 _ROWS = "tfscale_rows_of_results"
 # What goes into a loop and what comes out of it have to be of one kind, whether the rows are known or not.
 _UNKNOWN = -1
-# What numbers of the replicas are, in what leaves a function.
-_UNKNOWN_KIND, _PARTS, _MEANS = range(3)
+_UNKNOWN_KIND = 0
 
 
 class MeansByRows:
@@ -106,7 +109,7 @@ class MeansByRows:
 
     def _tell_of_one(self, value: Any) -> None:
         leaves = tf.nest.flatten(value)
-        if any(map(self._kind, leaves)):
+        if any(self._kind(leaf) in OF_OWN_ROWS for leaf in leaves):
             refuse_one_alone()
         for leaf in leaves:
             tell_of_one(leaf)
@@ -118,7 +121,7 @@ class MeansByRows:
             return _UNKNOWN_KIND
         kinds = [
             kind
-            for kind, name in ((_PARTS, PART_OF_SUM), (_MEANS, MEAN_OF_ROWS))
+            for kind, name in ((PARTS, PART_OF_SUM), (MEANS, MEAN_OF_ROWS), (ALIKE, ALIKE_ON_ALL))
             if all(id(each) in marked(each.graph, name) for each in own)
         ]
         return kinds[0] if kinds else _UNKNOWN_KIND
@@ -180,17 +183,23 @@ class MeansByRows:
 
 
 def _refuse_other_kind(kind: int, *, is_mean: bool) -> None:
-    if kind == _PARTS and is_mean:
+    if kind == PARTS and is_mean:
         raise ModelError(
             "What each replica has divided by the number of replicas, or by the size of the batch, is its part of a "
             "sum, of which the mean is less than one device has.\n"
             'Received: `strategy.reduce("MEAN", ...)` of such parts. Write `strategy.reduce("SUM", ...)`.'
         )
-    if kind == _MEANS and not is_mean:
+    if kind == MEANS and not is_mean:
         raise ModelError(
             "Of means over each replica's own rows the sum is several times what one device has.\n"
             'Received: `strategy.reduce("SUM", ...)` of such means. Write `strategy.reduce("MEAN", ...)`, in which '
             "each replica counts by its rows, and divide no further."
+        )
+    if kind == ALIKE and not is_mean:
+        raise ModelError(
+            "Of what is the same on all replicas the sum is several times what one device has.\n"
+            'Received: `strategy.reduce("SUM", ...)` of such a number, as of a learning rate or a penalty on weights. '
+            'Write `strategy.reduce("MEAN", ...)` for it.'
         )
 
 

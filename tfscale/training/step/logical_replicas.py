@@ -16,6 +16,7 @@ from tfscale.errors import BatchError, ModelError
 from tfscale.exact.batch_norm import is_synchronized
 from tfscale.exact.plain_step import has_own_step
 from tfscale.exact.randomness import make_general_generator, refusing_draws
+from tfscale.framework.models import runs_eagerly
 from tfscale.gradients.adascale import AdaScaleSGD
 from tfscale.gradients.logical_replicas import LogicalReplicas
 from tfscale.gradients.sending import Sending
@@ -213,7 +214,7 @@ def _refuse_what_is_not_to_the_bit(model: keras.Model) -> None:
     accumulating = any(map(accumulates, held_optimizers(model)))
     unfit = (
         (model.jit_compile, "jit_compile=True", "XLA makes other kernels of a device's first logical replica"),
-        (model.run_eagerly, "run_eagerly=True", "not every operation has a kernel that adds up in one order there"),
+        (runs_eagerly(model), "run_eagerly=True", "not every operation has a kernel that adds up in one order"),
         (accumulating, "gradient_accumulation_steps", "each device has accumulated its own part"),
     )
     for is_so, name, reason in unfit:

@@ -14,7 +14,7 @@ from tfscale.exact.randomness import seeds_of_replicas, separate_random_streams
 from tfscale.framework.autograph import converted_here, in_place_of
 from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.uncaught import begin_loop
-from tfscale.training.step.eager_loops import telling_of_updates
+from tfscale.training.step.eager_loops import counting_rows, telling_of_updates, warn_of_numbers
 from tfscale.training.step.hand_loops import prepare_function, rows_here
 from tfscale.training.step.hand_means import MeansByRows
 from tfscale.training.step.unprepared import CALLS, calling_model, is_prepared, refuse_on_workers
@@ -42,7 +42,9 @@ def run_loops(
 
     @in_place_of(run)
     def run_once(fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
-        if tf.executing_eagerly() and isinstance(fn, tf.types.experimental.PolymorphicFunction):
+        if isinstance(fn, tf.types.experimental.PolymorphicFunction) and tf.config.functions_run_eagerly():
+            fn = fn.python_function
+        elif tf.executing_eagerly() and isinstance(fn, tf.types.experimental.PolymorphicFunction):
             # Replicas that are run take turns, and could not send anything from inside of it.
             if fn not in lifted:
                 lifted[fn] = lift(fn)
@@ -56,13 +58,16 @@ def run_loops(
             fn = prepare_function(strategy, given, fn, args, kwargs or {})
         separate_random_streams(strategy)
         known = None if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
+        rows = _one_each(rows_here(strategy, args, kwargs or {})) if is_by_hand and known is None else [None]
         telling = telling_of_updates(strategy) if is_by_hand else contextlib.nullcontext()
-        with telling, refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
+        with telling, counting_rows(rows), refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
             results = run(on_replica, args, kwargs, options)
         if is_by_hand:
             rows = rows_here(strategy, args, kwargs or {})
             if known is not None:
                 look_at_loop(strategy, known, rows, results)
+            elif any(rows):
+                warn_of_numbers(strategy, results)
             results = means.with_rows(results, _one_each(rows), (args, kwargs))
         model = calling_model(ON_BATCH)
         if model is None or is_prepared(model):

@@ -1,0 +1,94 @@
+"""Steps that run eagerly, of which the first batch does not tell all. Every function runs in its own process."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tfscale
+
+BATCH = 12
+X = np.random.default_rng(0).normal(size=(29, 5)).astype("float32")
+# An outlier, in the third batch.
+X[26] *= 40
+Y = X.sum(1, keepdims=True)
+
+
+class Clipped(keras.Model):
+    """By a norm that only the outlier reaches."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self(x, training=True) - y))
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, self.trainable_variables), 50.0)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+class Plain(keras.Model):
+    """As Keras's guide has it."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self(x, training=True) - y))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+class DecidedInPython(Plain):
+    """Which has no graph."""
+
+    def train_step(self, data: Any) -> Any:
+        if float(tf.reduce_max(data[0])) > 10:
+            data = (tf.clip_by_value(data[0], -3.0, 3.0), data[1])
+        return super().train_step(data)
+
+
+KINDS: dict[str, type[keras.Model]] = {"clipped": Clipped, "plain": Plain, "decided in Python": DecidedInPython}
+
+
+def trained(replicas: int, kind: str, all_functions: bool) -> tuple[list[Any], list[str]]:
+    """The weights after two epochs, and what was logged.
+
+    Args:
+        replicas: Of this process.
+        kind: Of `KINDS`.
+        all_functions: Whether no function of TensorFlow has a graph; else the model alone has none.
+    """
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("tfscale").addHandler(handler)
+    if replicas > 1:
+        tfscale.simulate_replicas(replicas)
+    tf.config.run_functions_eagerly(all_functions)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    with dp.scope():
+        keras.utils.set_random_seed(1)
+        inputs = keras.Input((5,))
+        model = dp.prepare(KINDS[kind](inputs, keras.layers.Dense(1)(inputs)))
+        model.compile(keras.optimizers.SGD(0.01), run_eagerly=not all_functions)
+    model.fit(X, Y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+    return model.get_weights(), said
+
+
+def loop_of_functions() -> list[float]:
+    """The sums that a step gives, which is a function, where no function has a graph."""
+    tfscale.simulate_replicas(2)
+    strategy: Any = tfscale.DataParallel(global_batch=BATCH).strategy
+    tf.config.run_functions_eagerly(True)
+
+    @tf.function
+    def step(rows: Any) -> Any:
+        return tf.reduce_sum(rows)
+
+    found = []
+    for batch in strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(X).batch(BATCH)):
+        found.append(float(strategy.reduce("SUM", strategy.run(step, args=(batch,)), axis=None)))
+    return found
