@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Any
 
@@ -51,6 +52,28 @@ class DecidedInPython(Plain):
 
 
 KINDS: dict[str, type[keras.Model]] = {"clipped": Clipped, "plain": Plain, "decided in Python": DecidedInPython}
+
+
+def masked() -> tuple[list[Any], list[Any]]:
+    """The weights of a model with masks, which Keras divides by, after two epochs on three replicas and on one."""
+    x = np.random.default_rng(1).normal(size=(29, 6, 3)).astype("float32")
+    for row, length in enumerate(np.random.default_rng(2).integers(1, 7, 29)):
+        x[row, length:] = 0.0
+    tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    found = []
+    for is_ours in (True, False):
+        with dp.scope() if is_ours else contextlib.nullcontext():
+            keras.utils.set_random_seed(1)
+            inputs = keras.Input((6, 3))
+            hidden = keras.layers.GRU(4, return_sequences=True)(keras.layers.Masking()(inputs))
+            model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+            if is_ours:
+                dp.prepare(model, check="always")
+            model.compile(keras.optimizers.Adam(0.01), "mae", metrics=["mse"], run_eagerly=True)
+        model.fit(x, x[:, :, :1], batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+        found.append(model.get_weights())
+    return found[0], found[1]
 
 
 def trained(replicas: int, kind: str, all_functions: bool) -> tuple[list[Any], list[str]]:

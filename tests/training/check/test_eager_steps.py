@@ -20,6 +20,11 @@ def test_it_is(kind, all_functions):
     assert not any("no graph" in each for each in said)
 
 
+def test_masks_are_no_threshold():
+    for own, other in zip(*run_case(f"{CASES}:masked"), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-6)
+
+
 def test_what_cannot_be_read_is_said():
     assert KINDS.keys() == {"clipped", "plain", "decided in Python"}
     _, said = run_case(f"{CASES}:trained", args=(3, "decided in Python", False))

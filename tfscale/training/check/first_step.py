@@ -159,10 +159,7 @@ class TwoRuns:
 
     def trace_divided(self, parts: Sequence[ReplicaBatch]) -> None:
         """Traces the divided step: of both all variables must be known, before either is run."""
-        replicas, common = self._replicas, None
-        if replicas.total > 1:
-            # What cannot be traced with the rows of one worker must be seen there before any waits for another.
-            common = _of_any_size(parts, is_always=not replicas.on_several_workers)
+        common = self._of_any_size(parts)
         if common is not None:
             try:
                 self._traced["divided"] = self._trace(self._divided, common)
@@ -170,6 +167,12 @@ class TwoRuns:
             except Exception as error:
                 _log.info("the divided step is traced for each size of a part: %s: %s", type(error).__name__, error)
         self._traced["divided"] = self._trace(self._divided, list(parts))
+
+    def _of_any_size(self, parts: Sequence[ReplicaBatch]) -> list[ReplicaBatch] | None:
+        if self._replicas.total == 1:
+            return None
+        # What cannot be traced with the rows of one worker must be seen there before any waits for another.
+        return _of_any_size(parts, is_always=not self._replicas.on_several_workers)
 
     def read_graph(self, parts: Sequence[ReplicaBatch], what: str) -> None:
         """Traces the divided step where it runs eagerly, for what its graph shows and its numbers do not.
@@ -183,7 +186,7 @@ class TwoRuns:
         traced = tf.function(lambda given: self._divided(given, []), autograph=False)
         try:
             with self._numbers.unchanged():
-                traced.get_concrete_function(list(parts))
+                traced.get_concrete_function(self._of_any_size(parts) or list(parts))
         # Code that reads numbers in Python has no graph, and may raise anything there.
         except Exception as error:
             _log.warning(
