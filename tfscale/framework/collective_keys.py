@@ -29,7 +29,7 @@ class Alignment:
         ]
 
     def align_when_called(self) -> None:
-        """Does so when the function is called that is traced, before any replica of it has a key."""
+        """Has them aligned when the function is called that is traced now, before any replica has a key of it."""
         graph: Any = tf.compat.v1.get_default_graph()
         while getattr(graph, "is_control_flow_graph", False):
             graph = graph.outer_graph

@@ -277,7 +277,7 @@ def _reducing_eagerly(base: Any, rows_of_loop: Callable[[], Sequence[int] | None
                 counts = self._on_devices([tf.constant(float(each)) for each in rows])
                 summed = super()._reduce_to(tf.distribute.ReduceOp.SUM, counts, self.worker_devices[0], options)
                 total = float(self._local_results(summed)[0])
-            shares = [tf.cast(each / total, one.dtype) for each, one in zip(rows, own, strict=True)]
+            shares = [tf.cast(each / max(total, 1), one.dtype) for each, one in zip(rows, own, strict=True)]
             # A mean over no rows is no number.
             return self._on_devices([tf.math.multiply_no_nan(*each) for each in zip(own, shares, strict=True)])
 

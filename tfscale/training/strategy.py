@@ -43,10 +43,10 @@ from tfscale.replicas.replica_count import told
 from tfscale.replicas.whole_numbers import assign_whole
 from tfscale.replicas.xla import refuse_updates_inside_xla
 from tfscale.training.check.loop_numbers import refuse_numbers_apart
-from tfscale.training.check.loop_states import refuse_states_apart
+from tfscale.training.check.loop_states import refuse_copies_apart, refuse_states_apart
 from tfscale.training.check.untold import warn_of_untold
 from tfscale.training.step.distribution import distribute_global_batches
-from tfscale.training.step.eager_loops import rows_of_eager_loop
+from tfscale.training.step.eager_loops import rows_of_eager_loop, warn_of_numbers
 from tfscale.training.step.strategy_run import run_loops
 
 _log = logging.getLogger(__name__)
@@ -335,7 +335,15 @@ _IMPLEMENTATIONS = {
 }
 
 
-def _look_at_loop(strategy: tf.distribute.Strategy, first: int, rows: Sequence[Sequence[Any]], results: Any) -> None:
+def _look_at_loop(
+    strategy: tf.distribute.Strategy, first: int | None, rows: Sequence[Sequence[Any]], results: Any
+) -> None:
+    if first is None:
+        # It ran eagerly, and has no graph.
+        if any(rows):
+            refuse_copies_apart(strategy)
+            warn_of_numbers(strategy, results)
+        return
     # What a variable gets may be returned, too: the variable is what has a name.
     refuse_states_apart(strategy, first, [each[0] if each else None for each in rows])
     refuse_parts_beside_others(strategy, results)

@@ -90,13 +90,20 @@ def said_of_numbers(num_replicas: int) -> dict[str, str]:
     with dp.scope():
         counter = tf.Variable(0.0, aggregation=tf.VariableAggregation.SUM, trainable=False)
         weight = tf.Variable([2.0, 1.0])
+        own = tf.Variable([0.0], trainable=False)
+        kept = tf.Variable([0.0, 0.0], trainable=False)
     [batch] = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(ROWS).batch(12))
 
     @tf.function
     def reduced(op: str, number: Any) -> Any:
         return strategy.reduce(op, strategy.run(number, args=(batch,)), axis=None)
 
+    def several_times(step: Any) -> None:
+        for _ in range(8):
+            strategy.run(step, args=(batch,))
+
     ways = {
+        "gradients that are kept": lambda: several_times(lambda rows: kept.assign_add(tf.reduce_sum(rows) * weight)),
         "rows": lambda: strategy.run(lambda rows: 2 * rows, args=(batch,)),
         "alike": lambda: strategy.run(lambda rows: tf.reduce_sum(weight), args=(batch,)),
         "counted": lambda: strategy.run(lambda rows: counter.assign_add(1.0), args=(batch,)),
@@ -105,6 +112,8 @@ def said_of_numbers(num_replicas: int) -> dict[str, str]:
         "sum of what is alike": lambda: reduced("SUM", lambda rows: tf.nn.l2_loss(weight)),
         "mean of what is alike": lambda: reduced("MEAN", lambda rows: tf.nn.l2_loss(weight)),
         "sum of a plain number": lambda: reduced("SUM", lambda rows: tf.constant(1.0)),
+        # The last one: it leaves replicas that differ.
+        "own rows in a variable": lambda: several_times(lambda rows: own.assign([tf.reduce_mean(rows)]) and None),
     }
     found = {}
     for name, way in ways.items():

@@ -28,6 +28,7 @@ def test_means_on_workers():
 def test_what_is_said_of_numbers():
     said = run_case("tests.training.step.cases_eager_loops:said_of_numbers", args=(3,))
     expected = {
+        "own rows in a variable": "ModelError: In a loop by hand every variable must get what one replica would give",
         "counted": "ModelError: What is added up over the replicas must be a value of each of them.",
         "mean": "a loop that runs eagerly returns a number of each replica's own rows",
         "sum of what is alike": "ModelError: Of what is the same on all replicas the sum is several times",

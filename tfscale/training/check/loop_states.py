@@ -10,11 +10,13 @@ import collections
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.exact.randomness import seed_generators
 from tfscale.replicas.made import made_under
+from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_read_together
 from tfscale.training.check.assignments import (
     CHANGES,
@@ -24,6 +26,7 @@ from tfscale.training.check.assignments import (
     of_no_optimizer,
 )
 
+EAGER_STEPS = Fact[int](ReplicaGroup, "eager_steps_of_loops")
 _SUMS = frozenset(("AddN", "AddV2", "Sub"))
 _PASSES_ON = frozenset(("Cast", "Identity"))
 _COUNTER = (
@@ -83,6 +86,37 @@ def refuse_states_apart(strategy: tf.distribute.Strategy, first: int, rows: Sequ
     for message, names in faults.items():
         if names:
             raise ModelError(message.format(names=", ".join(map(repr, sorted(names)))))
+
+
+def refuse_copies_apart(strategy: tf.distribute.Strategy) -> None:
+    """As `refuse_states_apart`, of steps that run eagerly: by what they have left, after the 1st, 2nd, 4th ... of them.
+
+    Args:
+        strategy: Whose `run` was just called, with rows of its own for each replica.
+
+    Raises:
+        ModelError: Of this process's replicas, some have another value of a variable than others.
+    """
+    EAGER_STEPS.set(strategy, count := EAGER_STEPS.of(strategy, 0) + 1)
+    if count & (count - 1):
+        return
+    asked = _asked(strategy)
+    shapes = {tuple(each.shape) for each in asked if each.trainable}
+    apart = [
+        each.name
+        for each in asked
+        if not is_read_together(each)
+        # Gradients that are kept for a later step.
+        and (each.trainable or tuple(each.shape) not in shapes)
+        and _are_apart(strategy.experimental_local_results(each))
+    ]
+    if apart:
+        raise ModelError(_APART.format(names=", ".join(map(repr, sorted(apart)))))
+
+
+def _are_apart(copies: Sequence[Any]) -> bool:
+    first, *others = [copy.numpy() for copy in copies]
+    return not all(np.array_equal(first, each, equal_nan=first.dtype.kind == "f") for each in others)
 
 
 def _asked(strategy: tf.distribute.Strategy) -> list[Any]:

@@ -14,7 +14,7 @@ from tfscale.exact.randomness import seeds_of_replicas, separate_random_streams
 from tfscale.framework.autograph import converted_here, in_place_of
 from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.uncaught import begin_loop
-from tfscale.training.step.eager_loops import counting_rows, telling_of_updates, warn_of_numbers
+from tfscale.training.step.eager_loops import counting_rows, telling_of_updates
 from tfscale.training.step.hand_loops import prepare_function, rows_here
 from tfscale.training.step.hand_means import MeansByRows
 from tfscale.training.step.unprepared import CALLS, calling_model, is_prepared, refuse_on_workers
@@ -22,15 +22,15 @@ from tfscale.training.step.unprepared import CALLS, calling_model, is_prepared, 
 
 def run_loops(
     strategy: tf.distribute.Strategy,
-    look_at_loop: Callable[[tf.distribute.Strategy, int, Sequence[Sequence[Any]], Any], None],
+    look_at_loop: Callable[[tf.distribute.Strategy, int | None, Sequence[Sequence[Any]], Any], None],
 ) -> None:
     """Makes `strategy.run` prepare what loops by hand give to it, and `strategy.reduce` take means by rows.
 
     Args:
         strategy: To be changed.
         look_at_loop: Looks at what a function of a loop by hand has become in a graph; told of the strategy, of the
-            number of operations that the graph had before, of the rows of each replica of this process, of each
-            batch that it is given, and of the results.
+            number of operations that the graph had before, None where it ran eagerly, of the rows of each replica of
+            this process, of each batch that it is given, and of the results.
     """
     run, reduce, own = strategy.run, strategy.reduce, strategy.experimental_local_results
     means = MeansByRows(strategy)
@@ -64,10 +64,7 @@ def run_loops(
             results = run(on_replica, args, kwargs, options)
         if is_by_hand:
             rows = rows_here(strategy, args, kwargs or {})
-            if known is not None:
-                look_at_loop(strategy, known, rows, results)
-            elif any(rows):
-                warn_of_numbers(strategy, results)
+            look_at_loop(strategy, known, rows, results)
             results = means.with_rows(results, _one_each(rows), (args, kwargs))
         model = calling_model(ON_BATCH)
         if model is None or is_prepared(model):
