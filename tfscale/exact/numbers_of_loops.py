@@ -16,6 +16,7 @@ from tfscale.errors import ModelError
 from tfscale.replicas.divided import FACTORS, divides_by_replicas, multiplies_by_replicas
 from tfscale.replicas.graph_walk import SAME_VALUES, SIZES, SUMS, operations_behind, plain_number
 from tfscale.replicas.marks import ALIKE_ON_ALL, MEAN_OF_ROWS, PART_BESIDE_OTHERS, PART_OF_SUM, mark_number, marked
+from tfscale.replicas.replica_batch import local_replicas
 from tfscale.replicas.replica_count import noted_counts, noted_parts, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 
@@ -61,13 +62,13 @@ def mark_numbers(values: Any) -> None:
     """
     if own_rows() is None:
         return
-    walk = _walk()
+    walk, are_several = _walk(), local_replicas(tf.distribute.get_strategy()).total > 1
     for leaf in tf.nest.flatten(values):
         if tf.is_symbolic_tensor(leaf) and leaf.shape.rank == 0 and leaf.dtype.is_floating:
             kinds = _kinds_of(walk, leaf)
             if _has_others(kinds):
                 mark_number(leaf, PART_BESIDE_OTHERS)
-            elif len(kinds) == 1 and kinds <= _MARKS.keys() and not (kinds == {Kind.ALIKE} and _is_plain(leaf)):
+            elif kinds in ({Kind.PART}, {Kind.MEAN}) or (kinds == {Kind.ALIKE} and are_several and not _is_plain(leaf)):
                 mark_number(leaf, _MARKS[kinds.pop()])
 
 
