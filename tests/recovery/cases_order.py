@@ -6,12 +6,9 @@ once ends with the number of epochs in all of them.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import random
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -19,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.listening import listening
 from tests.recovery.cases_resume import Plug, PlugError, data_parallel
 
 BATCH, EXAMPLES = 8, 44  # 6 steps an epoch, the last one of 4 examples
@@ -158,14 +156,3 @@ def ended(directory: str, seed: int, kind: str, ends: bool) -> Any:
         except SystemExit as end:
             return end.code, said
     return seen, said
-
-
-@contextlib.contextmanager
-def listening() -> Iterator[list[str]]:
-    """What the library logs meanwhile."""
-    records: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("tfscale").addHandler(handler)
-    yield records
-    logging.getLogger("tfscale").removeHandler(handler)

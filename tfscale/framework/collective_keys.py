@@ -23,10 +23,8 @@ class Alignment:
     """
 
     def __init__(self, launchers: Sequence[Any]) -> None:
-        self._tables = [
-            read(read(launcher, "_collective_keys"), "_instance_key_table")[read(launcher, "_group_key")]
-            for launcher in launchers[:1]
-        ]
+        keys, group = read(launchers[0], "_collective_keys"), read(launchers[0], "_group_key")
+        self._next: dict[str, int] = read(keys, "_instance_key_table")[group]
 
     def align_when_called(self) -> None:
         """Has them aligned when the function is called that is traced now, before any replica has a key of it."""
@@ -41,6 +39,5 @@ class Alignment:
 
     def _align(self) -> tf.Tensor:
         """Lets all count on from the one that is ahead."""
-        for table in self._tables:
-            table.update(dict.fromkeys(table, max(table.values())))
+        self._next.update(dict.fromkeys(self._next, max(self._next.values())))
         return tf.constant(0)

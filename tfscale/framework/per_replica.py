@@ -86,7 +86,7 @@ class _OfRowsSpec(distributed_values.PerReplicaSpec):
 
     def _from_components(self, components: Any) -> Any:
         half = len(components) // 2
-        return OfRows(components[:half], components[half : 2 * half], components[2 * half :])
+        return self.value_type(components[:half], components[half : 2 * half], components[2 * half :])
 
 
 class OfRows(distributed_values.PerReplica):
@@ -123,10 +123,6 @@ class _OneOfSeveralSpec(_OfRowsSpec):
     """As its own."""
 
     value_type = property(lambda self: OneOfSeveral)
-
-    def _from_components(self, components: Any) -> Any:
-        value, rows, kind = components
-        return OneOfSeveral([value], [rows], [kind])
 
 
 class _UnreadableError(ModelError, AttributeError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import Any
 
 import keras
@@ -11,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.listening import listening
 
 BATCH = 12
 X = np.random.default_rng(0).normal(size=(29, 5)).astype("float32")
@@ -84,10 +84,6 @@ def trained(replicas: int, kind: str, all_functions: bool) -> tuple[list[Any], l
         kind: Of `KINDS`.
         all_functions: Whether no function of TensorFlow has a graph; else the model alone has none.
     """
-    said: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("tfscale").addHandler(handler)
     if replicas > 1:
         tfscale.simulate_replicas(replicas)
     tf.config.run_functions_eagerly(all_functions)
@@ -97,7 +93,8 @@ def trained(replicas: int, kind: str, all_functions: bool) -> tuple[list[Any], l
         inputs = keras.Input((5,))
         model = dp.prepare(KINDS[kind](inputs, keras.layers.Dense(1)(inputs)))
         model.compile(keras.optimizers.SGD(0.01), run_eagerly=not all_functions)
-    model.fit(X, Y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+    with listening() as said:
+        model.fit(X, Y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
     return model.get_weights(), said
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.listening import listening
 
 ROWS = np.linspace(-1.0, 1.0, 48).reshape(12, 4).astype("float32")
 
@@ -23,10 +24,6 @@ def told(num_replicas: int) -> dict[str, int]:
     with dp.scope():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         optimizer = keras.optimizers.SGD(0.1)
-    said: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("tfscale").addHandler(handler)
 
     def train(rows: Any) -> None:
         with tf.GradientTape() as tape:
@@ -45,10 +42,11 @@ def told(num_replicas: int) -> dict[str, int]:
         "trains eagerly": lambda rows: strategy.run(train, args=(rows,)),
         "trains eagerly again": lambda rows: strategy.run(train, args=(rows,)),
     }
-    for name, loop in loops.items():
-        for rows in data:
-            loop(rows)
-        found[name] = sum("trains eagerly" in each for each in said)
+    with listening(level=logging.WARNING) as said:
+        for name, loop in loops.items():
+            for rows in data:
+                loop(rows)
+            found[name] = sum("trains eagerly" in each for each in said)
     return found
 
 
@@ -117,15 +115,10 @@ def said_of_numbers(num_replicas: int) -> dict[str, str]:
     }
     found = {}
     for name, way in ways.items():
-        said: list[str] = []
-        handler = logging.Handler(logging.WARNING)
-        handler.emit = lambda record, said=said: said.append(record.getMessage())  # type: ignore[method-assign]
-        logging.getLogger("tfscale").addHandler(handler)
-        try:
-            way()
-        except tfscale.ModelError as error:
-            said.append(f"ModelError: {error}")
-        finally:
-            logging.getLogger("tfscale").removeHandler(handler)
+        with listening(level=logging.WARNING) as said:
+            try:
+                way()
+            except tfscale.ModelError as error:
+                said.append(f"ModelError: {error}")
         found[name] = " ".join(said)
     return found

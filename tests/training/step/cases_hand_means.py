@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.listening import listening
 from tfscale.framework.per_replica import warn_of_one_alone
 
 ROWS = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
@@ -135,11 +135,8 @@ def of_no_rows(rows: int, replicas: int = 1) -> dict[str, float]:
 
 def on_workers() -> tuple[dict[str, float], list[str]]:
     """As `means`, of workers of one replica; and what was logged."""
-    said: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("tfscale.training.step.hand_means").addHandler(handler)
-    return means(1), said
+    with listening("tfscale.training.step.hand_means") as said:
+        return means(1), said
 
 
 # A number of a replica's rows, and by which of the two all of them are that of one device.
@@ -311,15 +308,9 @@ def _flat(values: Any) -> Any:
 
 
 def _said_of(run: Callable[[], Any]) -> str:
-    said: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
-    log = logging.getLogger("tfscale.framework.per_replica")
-    log.addHandler(handler)
-    try:
-        run()
-    except tfscale.ModelError as error:
-        return f"error: {error}"
-    finally:
-        log.removeHandler(handler)
+    with listening("tfscale.framework.per_replica") as said:
+        try:
+            run()
+        except tfscale.ModelError as error:
+            return f"error: {error}"
     return f"warning: {said[0]}" if said else ""

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.listening import listening
 from tests.training.contract import Outcome, arrays_by_name, fitting, flat_arrays, observe_fit, state_of
 from tests.training.contract_cases_losses import CASES as LOSSES
 from tests.training.contract_run import run_seeded
@@ -407,11 +408,8 @@ def trained_to_the_bit(num_replicas: int, directory: str, epochs: int) -> tuple[
 
 def told_when_it_goes_on(num_replicas: int, directory: str, epochs: int, deterministic: bool) -> list[str]:
     """What is warned of when a run begins in this directory, or goes on from there."""
-    told: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("tfscale").addHandler(handler)
-    _recovered(num_replicas, directory, epochs, deterministic=deterministic)
+    with listening(level=logging.WARNING) as told:
+        _recovered(num_replicas, directory, epochs, deterministic=deterministic)
     return told
 
 

@@ -48,7 +48,7 @@ def warn_of_numbers(strategy: tf.distribute.Strategy, results: Any) -> None:
         strategy: Whose replicas ran it, of which each was given rows of its own.
         results: What they returned.
     """
-    if TOLD.of(strategy) or TOLD_OF_NUMBERS.of(strategy) or not tf.executing_eagerly():
+    if TOLD.of(strategy) or TOLD_OF_NUMBERS.of(strategy):
         return
     own = [strategy.experimental_local_results(each) for each in tf.nest.flatten(results)]
     if any(len(each) > 1 and all(map(_is_number, each)) and len(set(map(float, each))) > 1 for each in own):

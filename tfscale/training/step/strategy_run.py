@@ -44,7 +44,7 @@ def run_loops(
     def run_once(fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
         if isinstance(fn, tf.types.experimental.PolymorphicFunction) and tf.config.functions_run_eagerly():
             fn = fn.python_function
-        elif tf.executing_eagerly() and isinstance(fn, tf.types.experimental.PolymorphicFunction):
+        if tf.executing_eagerly() and isinstance(fn, tf.types.experimental.PolymorphicFunction):
             # Replicas that are run take turns, and could not send anything from inside of it.
             if fn not in lifted:
                 lifted[fn] = lift(fn)
@@ -58,12 +58,16 @@ def run_loops(
             fn = prepare_function(strategy, given, fn, args, kwargs or {})
         separate_random_streams(strategy)
         known = None if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
-        rows = _one_each(rows_here(strategy, args, kwargs or {})) if is_by_hand and known is None else [None]
+        rows = rows_here(strategy, args, kwargs or {}) if is_by_hand else [[]]
         telling = telling_of_updates(strategy) if is_by_hand else contextlib.nullcontext()
-        with telling, counting_rows(rows), refusing_lone_collectives(strategy), seeds_of_replicas(fn) as on_replica:
+        with (
+            telling,
+            counting_rows(_one_each(rows)),
+            refusing_lone_collectives(strategy),
+            seeds_of_replicas(fn) as on_replica,
+        ):
             results = run(on_replica, args, kwargs, options)
         if is_by_hand:
-            rows = rows_here(strategy, args, kwargs or {})
             look_at_loop(strategy, known, rows, results)
             results = means.with_rows(results, _one_each(rows), (args, kwargs))
         model = calling_model(ON_BATCH)
