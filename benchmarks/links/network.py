@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -66,8 +67,10 @@ def join(pids: Sequence[int]) -> None:
 
 
 def part() -> None:
-    """Takes the switch away, once all who were joined by it are gone; their links went with them."""
-    subprocess.run(["ip", "link", "delete", _SWITCH], capture_output=True, timeout=_TIMEOUT_S)
+    """Takes the switch and its links away, which nobody needs any more: what a network has ends some time after it."""
+    for _, name in socket.if_nameindex():
+        if name.startswith(_SWITCH):
+            subprocess.run(["ip", "link", "delete", name], capture_output=True, timeout=_TIMEOUT_S)
 
 
 def leave() -> None:

@@ -1,6 +1,7 @@
 """The arithmetic behind the tables; and one short run, where there can be networks."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -104,3 +105,29 @@ def test_a_short_run(tmp_path):
     measured = [json.loads(line) for line in (tmp_path / "links.jsonl").read_text().splitlines()]
     sent = {block["option"]: block["sent_bytes"] for block in measured}
     assert sent[REFERENCE] > 1.8 * sent["bf16, packs"] > 18 * sent["PowerSGD, rank 2"]
+
+
+def test_links_can_be_put_in_again_before_the_last_networks_are_cleared():
+    if network.obstacle():
+        pytest.skip(network.obstacle())
+    # Networks live as long as these processes, and keep their ends of the links.
+    script = """
+import subprocess
+from benchmarks.links import network
+waiting = ["unshare", "--net", "sh", "-c", "echo; exec sleep 60"]
+sleepers = [subprocess.Popen(waiting, stdout=subprocess.PIPE) for _ in range(6)]
+for each in sleepers:
+    each.stdout.readline()
+try:
+    for some in (sleepers[:3], sleepers[3:]):
+        network.join([each.pid for each in some])
+        network.part()
+finally:
+    for each in sleepers:
+        each.kill()
+        each.communicate()
+"""
+    unshare = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+    command = [*unshare, sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60.0)
+    assert done.returncode == 0, done.stderr
