@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import tfscale
@@ -13,6 +14,7 @@ from tests.training.contract_cases_anywhere import DATA
 from tests.training.models import sgd
 from tfscale.training.check.gates import compared_with
 
+TABLE = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 1.0], "float32")
 # By what a step decides whether it mixes rows: in its first one no replica does.
 GATES: dict[str, Any] = {
     "step two": lambda model: tf.equal(model.steps, 2),
@@ -25,6 +27,9 @@ GATES: dict[str, Any] = {
     "a count that begins with one": lambda model: tf.equal(model.from_one % 4, 3),
     "a count down": lambda model: tf.equal(model.down, 0),
     "one of several counts": lambda model: tf.equal(model.counts[1], 6),
+    "a table": lambda model: tf.gather(tf.constant([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]), model.steps) > 0,
+    "a place of a table": lambda model: tf.constant([0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0])[model.steps] > 0,
+    "a table of Keras's": lambda model: keras.ops.take(TABLE, model.optimizer.iterations) > 0,
     "a flag": lambda model: model.flag,
 }
 

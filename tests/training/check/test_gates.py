@@ -17,6 +17,9 @@ GATES = {
     "a count that begins with one": 3,
     "a count down": 0,
     "one of several counts": 6,
+    "a table": 6,
+    "a place of a table": 5,
+    "a table of Keras's": 4,
 }
 
 

@@ -109,6 +109,13 @@ class CheckRows(NamedTuple):
 
         return self._with_inputs(change)
 
+    def changed(self, change: Callable[[Any], Any]) -> CheckRows:
+        """The same rows with everything changed that is divided among the replicas, labels and weights too."""
+        places = _places(self.parts[0].whole)
+        leaves = enumerate(tf.nest.flatten(self.whole))
+        flat = [change(leaf) if has_rows(leaf) and place not in places else leaf for place, leaf in leaves]
+        return self._divided_anew(tf.nest.pack_sequence_as(self.whole, flat))
+
     def shaken(self, share: float) -> CheckRows:
         """The same rows with each floating-point input changed by a share of itself, as `shake` does it.
 
@@ -122,7 +129,9 @@ class CheckRows(NamedTuple):
         x = keras.tree.map_structure(
             lambda leaf: change(leaf) if isinstance(leaf, tf.Tensor) and leaf.dtype.is_floating else leaf, x
         )
-        whole = (x, *others) if isinstance(self.whole, tuple) else x
+        return self._divided_anew((x, *others) if isinstance(self.whole, tuple) else x)
+
+    def _divided_anew(self, whole: Any) -> CheckRows:
         parts = split_rows(whole, self.num_rows, self.parts[0].whole, self.replicas)
         return self._replace(whole=whole, parts=parts)
 

@@ -56,7 +56,14 @@ class _Count(NamedTuple):
     """The value of the variable with which it is so much."""
 
 
-_Value = float | _Handle | _Count | None
+class _Table(NamedTuple):
+    """Numbers of which a counter takes one, such as the weights of a loss by step."""
+
+    changes: tuple[int, ...]
+    """Where the number is another than the one before it."""
+
+
+_Value = float | _Handle | _Count | _Table | None
 
 
 def later_states(function: Any, numbers: Collection[Copies]) -> Iterator[LaterState]:
@@ -201,10 +208,22 @@ class _Graph:
         if node.op in _READS and isinstance(inputs[0], _Handle):
             return _Count(inputs[0].place, lambda value: value)
         if node.op in _FORMS:
+            if isinstance(inputs[0], _Table):
+                self._take(inputs[0], inputs[1:])
             return inputs[0]
         if node.op == "Unpack":
             return [inputs[0]] * node.attr["num"].i
+        # An index alone, and one that is counted from the end where it is negative.
+        if node.op == "Pack" and len(inputs) == 1:
+            return inputs[0]
+        if node.op in ("Select", "SelectV2"):
+            return next((each for each in reversed(inputs[1:]) if isinstance(each, _Count)), None)
         return self._computed(node.op, inputs)
+
+    def _take(self, table: _Table, indices: list[_Value]) -> None:
+        for count in indices:
+            if isinstance(count, _Count):
+                self._keep(count, *table.changes)
 
     def _keep(self, count: _Count, *values: float) -> None:
         self.found.setdefault(count.place, set()).update(map(count.back, values))
@@ -245,9 +264,13 @@ class _Graph:
         return [value_of(function.ret[each.name]) for each in function.signature.output_arg]
 
 
-def _number(node: Any) -> float | None:
+def _number(node: Any) -> float | _Table | None:
     tensor = node.attr["value"].tensor
-    if tf.TensorShape(tensor.tensor_shape).num_elements() != 1:
+    shape, dtype = tf.TensorShape(tensor.tensor_shape), tf.DType(tensor.dtype)
+    if not (dtype.is_floating or dtype.is_integer):
         return None
-    dtype = tf.DType(tensor.dtype)
-    return float(tf.make_ndarray(tensor).item()) if dtype.is_floating or dtype.is_integer else None
+    if shape.num_elements() == 1:
+        return float(tf.make_ndarray(tensor).item())
+    if shape.rank != 1 or not shape.num_elements():
+        return None
+    return _Table(tuple(map(int, 1 + np.flatnonzero(np.diff(tf.make_ndarray(tensor))))))

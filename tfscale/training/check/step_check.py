@@ -26,7 +26,6 @@ from tfscale.replicas.made import made_under
 from tfscale.replicas.replica_batch import local_replicas
 from tfscale.training.check.chance import Chance, slots_of
 from tfscale.training.check.check_rows import Amount, CheckRows
-from tfscale.training.check.extremes import far_apart
 from tfscale.training.check.first_step import Outcome, Steps, TwoRuns
 from tfscale.training.check.found_by_all import FoundByAll
 from tfscale.training.check.full_float32 import full_float32
@@ -37,6 +36,7 @@ from tfscale.training.check.no_reference import (
     agreeing_on_reference,
     describe_no_reference,
 )
+from tfscale.training.check.other_rows import other_rows
 from tfscale.training.check.other_ways import OtherWay, other_ways
 from tfscale.training.check.step_cause import OF_LATER, cause_of_failure, describe_difference
 from tfscale.training.check.step_differences import (
@@ -336,9 +336,9 @@ class StepCheck:
                     differences = self._differences_now(rows)
                     if differences:
                         return differences
-            for apart in far_apart(self._runs.reference, rows):
+            for others in other_rows(self._runs.reference, rows):
                 with contextlib.suppress(NoReferenceError):
-                    differences = self._differences_now(apart, of_finite=True)
+                    differences = self._differences_now(others, of_finite=True)
                     if differences:
                         return differences
             return []

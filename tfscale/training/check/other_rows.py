@@ -1,0 +1,108 @@
+"""On which other rows may a step do what it does not do with those of the first batch?
+
+Rows of one class or session that should agree, rows of two that should lie apart, a share of another row that is mixed
+in: where the first batch has no two rows of a kind, or one kind alone, or a share of zero, none of that shows in its
+numbers. So the step is also compared on rows that differ from the batch's in this.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfscale.training.check.check_rows import CheckRows
+from tfscale.training.check.extremes import far_apart
+
+# So much is left of how far each row lies from their mean: what has a margin has it at first.
+_NEAR = 0.1
+
+
+class Kinds(NamedTuple):
+    """How rows are told apart by whole numbers."""
+
+    number: int
+    """1 for rows that are all like the first, 2 for one row beside others that are alike; of more, all take turns."""
+    is_near: bool
+    """Whether the rows' numbers of floating point lie near each other."""
+
+
+KINDS = (Kinds(1, is_near=True), Kinds(3, is_near=True), Kinds(2, is_near=False), Kinds(10, is_near=False))
+
+
+def other_rows(function: Any, rows: CheckRows) -> Iterator[CheckRows]:
+    """Rows that are to each other what those of a later batch may be.
+
+    Args:
+        function: The traced step of one replica, or None where it is run eagerly.
+        rows: On which it was traced.
+    """
+    yield from far_apart(function, rows)
+    if not rows.have_several_sizes:
+        for kinds in KINDS:
+            yield rows.changed(functools.partial(changed_rows, kinds=kinds))
+
+
+def changed_rows(leaf: Any, kinds: Kinds) -> Any:
+    """The rows of one tensor as they may be beside each other.
+
+    Args:
+        leaf: A tensor, dense, ragged or sparse.
+        kinds: How they are told apart.
+    """
+    if isinstance(leaf, tf.RaggedTensor):
+        return _of_other_lengths(leaf, kinds)
+    if not isinstance(leaf, tf.Tensor):
+        return leaf
+    if kinds.number == 1 and not leaf.dtype.is_floating:
+        return tf.repeat(leaf[:1], len(leaf), axis=0)
+    if leaf.dtype == tf.string or leaf.dtype.is_complex:
+        return leaf
+    numbers = leaf.numpy()
+    if leaf.dtype.is_floating and leaf.dtype.size < 4:
+        numbers = numbers.astype(np.float32)
+    return tf.cast(_changed(numbers, kinds), leaf.dtype)
+
+
+def _changed(numbers: np.ndarray, kinds: Kinds) -> np.ndarray:
+    is_floating = numbers.dtype.kind == "f"
+    if is_floating and not np.array_equal(numbers, np.round(numbers)):
+        mean = numbers.mean(axis=0)
+        return mean + np.asarray(_NEAR, numbers.dtype) * (numbers - mean) if kinds.is_near else numbers
+    if kinds.number == 1:
+        return np.repeat(numbers[:1], len(numbers), axis=0)
+    if is_floating and np.all(numbers == numbers[:1]):
+        # A flag, a share or a weight that is the same for all rows so far.
+        shares = (1 + np.arange(len(numbers))) / (1 + len(numbers))
+        return np.broadcast_to(_along_rows(shares, numbers), numbers.shape)
+    return _of_kinds(numbers, kinds.number)
+
+
+def _of_kinds(numbers: np.ndarray, count: int) -> np.ndarray:
+    """Whole numbers of rows: those that there are, or indices from 0; many in a row stay, in another order."""
+    rows = np.arange(len(numbers))
+    kinds = (rows == 0).astype(rows.dtype) if count == 2 else rows % count
+    if numbers[0].size == 1:
+        _, first = np.unique(numbers, return_index=True)
+        values = numbers.reshape(-1)[np.sort(first)] if len(first) > 1 else np.arange(count)
+        kinds = kinds if count == 2 else rows % min(count, len(values))
+        return np.broadcast_to(_along_rows(values[kinds], numbers), numbers.shape)
+    length = numbers.shape[-1]
+    turned = np.stack([np.roll(row, kind, axis=-1) for row, kind in zip(numbers, kinds, strict=True)])
+    # As of rows that are filled up.
+    is_short = _along_rows(kinds == count - 1, numbers) & (np.arange(length) > length // 2)
+    return np.where(is_short, np.zeros_like(turned), turned)
+
+
+def _along_rows(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    return values.reshape(-1, *[1] * (numbers.ndim - 1))
+
+
+def _of_other_lengths(leaf: tf.RaggedTensor, kinds: Kinds) -> tf.RaggedTensor:
+    """Every row as it is, or all but the first cut off behind their first item."""
+    if kinds.number == 1:
+        return leaf
+    return tf.concat([leaf[:1], leaf[1:, :1]], axis=0)
