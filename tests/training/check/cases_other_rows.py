@@ -23,6 +23,13 @@ _SAME, _ZEROS, _ONES = np.zeros(_ROWS, "int32"), np.zeros(_ROWS, "float32"), np.
 _FULL = np.full(_ROWS, 4, "int32")
 
 
+_given: list[Any] = []
+
+
+def _labels() -> Any:
+    return _given[-1]
+
+
 def _gaps(p: Any) -> Any:
     return tf.reduce_sum(tf.square(p[:, None] - p[None]), axis=2)
 
@@ -42,6 +49,11 @@ def _pairs(p: Any, target: Any) -> Any:
     return tf.reduce_mean(positive[:, None] * (1 - positive)[None] * tf.nn.relu(1.0 - (p[:, :1] - p[None, :, 0])))
 
 
+def _ranked(p: Any, query: Any) -> Any:
+    pairs = tf.cast((query[:, None] == query) & (_labels()[:, None] > _labels()), p.dtype)
+    return tf.reduce_mean(pairs * tf.nn.softplus(p[:, :1] - p[None, :, 0]))
+
+
 def _covered(p: Any) -> Any:
     centred = p - tf.reduce_mean(p, axis=0)
     return tf.reduce_sum(tf.square(tf.matmul(centred, centred, transpose_a=True)))
@@ -57,6 +69,9 @@ TERMS: dict[str, tuple[np.ndarray, np.ndarray, Callable[[Any, Any], Any]]] = {
     "a class that is not there": (_X, _SAME, _pairs),
     "a weight by row": (_X, _ZEROS, lambda p, w: tf.reduce_mean(w) * _covered(p)),
     "a share of another row": (_X, _ZEROS, lambda p, s: tf.reduce_mean(tf.square(p + s[:, None] * tf.reverse(p, [0])))),
+    "pairs of one query and two classes": (_X, _DIFFERENT, _ranked),
+    "of one query, which is a text": (_X, _DIFFERENT.astype(str).astype(object), _ranked),
+    "of one time and two classes": (_X, 10.0 * _DIFFERENT.astype("float32"), _ranked),
     "a mean by weights": (_X, _ONES, lambda p, w: tf.reduce_sum(w * p[:, 0]) / tf.reduce_sum(w)),
     "up to the longest": (_X, _FULL, lambda p, n: tf.reduce_mean(p[:, : tf.reduce_max(n)])),
 }
@@ -81,6 +96,7 @@ class HasTerm(keras.Model):
 
     def train_step(self, data: Any) -> dict[str, Any]:
         (x, row), y = data
+        _given.append(y)
         with tf.GradientTape() as tape:
             p = self.net(x)
             loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, p, from_logits=True))

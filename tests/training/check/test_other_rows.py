@@ -8,7 +8,7 @@ from tests.processes import run_case
 from tests.training.check.cases_other_rows import APART, TERMS
 from tfscale.training.check.other_rows import KINDS, changed_rows
 
-ALIKE, THREE, TWO, TEN = KINDS
+ALIKE, THREE, TWO, TEN, *_ = KINDS
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +58,12 @@ def test_what_is_the_same_in_all_rows_is_told_apart():
 
 
 def test_other_numbers_lie_near_each_other():
-    np.testing.assert_allclose(changed([0.5, 1.5, 4.0], ALIKE), [1.85, 1.95, 2.2], rtol=1e-6)
+    np.testing.assert_allclose(
+        changed([[0.5, 1.0], [1.5, 1.0], [4.0, 1.0]], ALIKE), [[1.85, 1.0], [1.95, 1.0], [2.2, 1.0]], rtol=1e-6
+    )
     assert changed([0.5, 1.5, 4.0], TEN) == [0.5, 1.5, 4.0]
-    np.testing.assert_allclose(changed([0.5, 1.5, 4.0], THREE, tf.float64), [1.85, 1.95, 2.2], rtol=1e-12)
+    assert changed([0.5, 1.5, 4.0], ALIKE) == [0.5, 0.5, 0.5]
+    np.testing.assert_allclose(changed([0.5, 1.5, 4.0], THREE, tf.float64), [0.005, 0.015, 0.04], rtol=1e-12)
 
 
 def test_ragged_rows_differ_in_length():

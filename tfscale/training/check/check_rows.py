@@ -109,11 +109,13 @@ class CheckRows(NamedTuple):
 
         return self._with_inputs(change)
 
-    def changed(self, change: Callable[[Any], Any]) -> CheckRows:
-        """The same rows with everything changed that is divided among the replicas, labels and weights too."""
-        places = _places(self.parts[0].whole)
+    def changed(self, places: Collection[int], change: Callable[[Any], Any]) -> CheckRows:
+        """The same rows with some of their leaves changed, if they are divided among the replicas: labels, too."""
+        kept = _places(self.parts[0].whole)
         leaves = enumerate(tf.nest.flatten(self.whole))
-        flat = [change(leaf) if has_rows(leaf) and place not in places else leaf for place, leaf in leaves]
+        flat = [
+            change(leaf) if place in places and place not in kept and has_rows(leaf) else leaf for place, leaf in leaves
+        ]
         return self._divided_anew(tf.nest.pack_sequence_as(self.whole, flat))
 
     def shaken(self, share: float) -> CheckRows:

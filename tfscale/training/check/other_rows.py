@@ -17,20 +17,41 @@ import tensorflow as tf
 from tfscale.training.check.check_rows import CheckRows
 from tfscale.training.check.extremes import far_apart
 
-# So much is left of how far each row lies from their mean: what has a margin has it at first.
-_NEAR = 0.1
-
 
 class Kinds(NamedTuple):
     """How rows are told apart by whole numbers."""
 
     number: int
     """1 for rows that are all like the first, 2 for one row beside others that are alike; of more, all take turns."""
-    is_near: bool
-    """Whether the rows' numbers of floating point lie near each other."""
+    near: float = 1.0
+    """Of numbers of floating point: how much is left of how far each row lies from the mean of all ..."""
+    size: float = 1.0
+    """... or of the numbers themselves. Margins end somewhere, and a term may be nothing beside another."""
+    where: str = "everywhere"
+    """What is changed: "inputs" alone, or of what holds whole numbers, every other: "even" or "odd" ones."""
+
+    def change(self, rows: CheckRows) -> tuple[int, ...]:
+        """Places of the leaves that are changed."""
+        leaves = tf.nest.flatten(rows.whole)
+        num_inputs = len(tf.nest.flatten(rows.whole[0])) if isinstance(rows.whole, tuple) else len(leaves)
+        if self.where == "everywhere":
+            return tuple(range(len(leaves)))
+        if self.where == "inputs":
+            return tuple(range(num_inputs)) if num_inputs < len(leaves) else ()
+        whole = [place for place, leaf in enumerate(leaves) if is_whole(leaf)]
+        return tuple(whole[self.where == "odd" :: 2]) if len(whole) > 1 else ()
 
 
-KINDS = (Kinds(1, is_near=True), Kinds(3, is_near=True), Kinds(2, is_near=False), Kinds(10, is_near=False))
+KINDS = (
+    Kinds(1, near=0.1),
+    Kinds(3, size=0.01),
+    Kinds(2),
+    Kinds(10),
+    # The same session and another class, the same user and another item.
+    Kinds(1, near=0.1, where="inputs"),
+    Kinds(1, where="even"),
+    Kinds(1, where="odd"),
+)
 
 
 def other_rows(function: Any, rows: CheckRows) -> Iterator[CheckRows]:
@@ -41,9 +62,18 @@ def other_rows(function: Any, rows: CheckRows) -> Iterator[CheckRows]:
         rows: On which it was traced.
     """
     yield from far_apart(function, rows)
-    if not rows.have_several_sizes:
-        for kinds in KINDS:
-            yield rows.changed(functools.partial(changed_rows, kinds=kinds))
+    if rows.have_several_sizes:
+        return
+    for kinds in KINDS:
+        if places := kinds.change(rows):
+            yield rows.changed(places, functools.partial(changed_rows, kinds=kinds))
+
+
+def is_whole(leaf: Any) -> bool:
+    """Whether a tensor holds nothing but whole numbers, or texts: what rows may be told apart by."""
+    if not isinstance(leaf, tf.Tensor):
+        return False
+    return not leaf.dtype.is_floating or bool(tf.reduce_all(leaf == tf.round(leaf)))
 
 
 def changed_rows(leaf: Any, kinds: Kinds) -> Any:
@@ -69,9 +99,11 @@ def changed_rows(leaf: Any, kinds: Kinds) -> Any:
 
 def _changed(numbers: np.ndarray, kinds: Kinds) -> np.ndarray:
     is_floating = numbers.dtype.kind == "f"
-    if is_floating and not np.array_equal(numbers, np.round(numbers)):
-        mean = numbers.mean(axis=0)
-        return mean + np.asarray(_NEAR, numbers.dtype) * (numbers - mean) if kinds.is_near else numbers
+    # A time or a price of each row may be the same, too.
+    is_key = kinds.number == 1 and kinds.near < 1 and numbers[0].size == 1
+    if is_floating and not is_key and not np.array_equal(numbers, np.round(numbers)):
+        mean = numbers.mean(axis=0) if kinds.near < 1 else np.zeros_like(numbers[0])
+        return mean + np.asarray(kinds.near * kinds.size, numbers.dtype) * (numbers - mean)
     if kinds.number == 1:
         return np.repeat(numbers[:1], len(numbers), axis=0)
     if is_floating and np.all(numbers == numbers[:1]):

@@ -22,6 +22,9 @@ from tfscale.training.check.loops_of_rows import LoopsOfRows, kept_from_row_to_r
 _BENT = {
     *("Abs", "Ceil", "ClipByValue", "Elu", "Floor", "LeakyRelu", "Maximum", "Minimum"),
     *("Relu", "Relu6", "Rint", "Round", "Selu", "Sign"),
+    # Which of several numbers, or where among them; how often one is in another.
+    *("ArgMax", "ArgMin", "Bucketize", "LowerBound", "Max", "Min", "TopKV2", "UpperBound"),
+    *("FloorDiv", "FloorMod", "Mod", "TruncateDiv", "TruncateMod"),
 }
 # Nobody knows what a function of Python makes of a number: `tf.numpy_function`, `tf.py_function`.
 OF_PYTHON = frozenset(("EagerPyFunc", "PyFunc", "PyFuncStateless"))
@@ -251,9 +254,15 @@ def goes_by(op: Any) -> list[Asked]:
     """By which numbers an operation decides what becomes of something."""
     if op.type in _BENT or op.type in OF_PYTHON:
         return floating_inputs(op)
-    if op.type in _CHOICES or (op.type == "Cast" and op.inputs[0].dtype.is_bool):
+    if op.type in _CHOICES or (op.type == "Cast" and _makes_steps(op)):
         return [Asked(op.inputs[0], 0)]
     return []
+
+
+def _makes_steps(cast: Any) -> bool:
+    """Of what is true or false numbers, or of numbers of floating point whole ones."""
+    held, made = cast.inputs[0].dtype, cast.outputs[0].dtype
+    return bool(held.is_bool or (held.is_floating and made.is_integer))
 
 
 def floating_inputs(op: Any) -> list[Asked]:
