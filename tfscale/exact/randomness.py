@@ -29,7 +29,7 @@ from tfscale.replicas.marks import mark_seed
 from tfscale.replicas.replica_batch import local_replicas
 from tfscale.replicas.share import current_share, num_replicas
 from tfscale.replicas.turns import around_turns
-from tfscale.step_context import Slot
+from tfscale.step_context import Flag, Slot
 
 # The odd integer nearest to 2^32 / golden ratio: multiples of it stay far apart modulo 2^32 (Knuth, TAOCP 6.4).
 _STRIDE = 0x9E3779B1
@@ -158,6 +158,14 @@ def _graph_seed(seed: int, replica: int) -> int:
     return (seed + replica * _STRIDE) % _WORD if replica else seed
 
 
+_ALIKE = Flag("draws_alike")
+
+
+def drawing_alike() -> contextlib.AbstractContextManager[None]:
+    """Has every replica draw what one would, in what all of them do alike: the update of their weights."""
+    return _ALIKE.raised()
+
+
 _UNDRAWN = Slot[str | None]("draws_nothing_in")
 
 
@@ -190,10 +198,10 @@ def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True
     if share is not None and share.logical is not None and not is_replicated(generator.state):
         raise made_outside(f"{generator.name!r}, made outside of it")
     seed = type(generator).next(generator, ordered)
-    if share is not None and share.logical is not None:
+    if share is not None and share.logical is not None and not _ALIKE.is_raised:
         return replica_seed(seed, share.logical)
     # Between the calls of layers that are divided, every replica draws what one would.
-    is_alone = divides_calls() and num_replicas() == 1
+    is_alone = _ALIKE.is_raised or (divides_calls() and num_replicas() == 1)
     if tf.distribute.get_replica_context() and not is_alone:
         seed = replica_seed(seed, replica_number())
     mark_seed(seed, is_own=not is_alone)

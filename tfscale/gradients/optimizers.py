@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.exact.divided_calls import divides_calls, sum_over_parts
+from tfscale.exact.randomness import drawing_alike
 from tfscale.exact.terms import is_recording, meet_term, note_sums, noted_sums, sums_where_read
 from tfscale.framework.autograph import in_place_of, left_alone
 from tfscale.framework.optimizers import (
@@ -70,9 +71,14 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
         _reduce_before_update(updater)
     for variable in (*scalar_variables(optimizer), *scalar_variables(inner)):
         write_locally(variable)
-    apply = type(optimizer).apply.__get__(optimizer)
+    apply_alone = type(optimizer).apply.__get__(optimizer)
 
-    @in_place_of(apply)
+    def apply(grads: Any, trainable_variables: Any = None) -> Any:
+        # A constraint, a schedule or an update of one's own may draw.
+        with drawing_alike():
+            return apply_alone(grads, trainable_variables)
+
+    @in_place_of(apply_alone)
     def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
         grads, trainable_variables = [_value(each) for each in grads], _as_list(trainable_variables)
         check_updated(optimizer, trainable_variables)
@@ -81,6 +87,9 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
             _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
             return apply(grads, trainable_variables)
         if _are_made_of_sums(grads) or _are_summed_in_loop(grads, trainable_variables):
+            if is_recording():
+                # Replicas that have the same gradients would have others.
+                note_own_noise(grads)
             _meet_gradients(optimizer, grads, trainable_variables, is_global=True)
             with gradients_reduced():
                 return apply(grads, trainable_variables)

@@ -8,7 +8,7 @@ from tests.processes import run_case
 from tests.training.check.cases_other_rows import APART, TERMS
 from tfscale.training.check.other_rows import KINDS, changed_rows
 
-ALIKE, THREE, TWO, TEN, *_ = KINDS
+ALIKE, THREE, _, TWO, TEN, *_ = KINDS
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,9 @@ def test_whole_numbers_are_alike_or_of_several_kinds():
     # Those that there are: others may be no classes.
     assert changed([4, 5, 6, 7], THREE) == [4, 5, 6, 4]
     assert changed([4, 5, 6, 7], TWO) == [5, 4, 4, 4]
-    assert changed([1.0, 0.0, 0.0, 1.0], THREE) == [1.0, 0.0, 1.0, 0.0]
+    assert changed([1.0, 0.0, 0.0, 1.0], TWO) == [0.0, 1.0, 1.0, 1.0]
+    # And a class that the batch does not have.
+    assert changed([1, 0, 0, 1], THREE) == [0, 1, 2, 0]
     assert changed([[4], [4], [4]], THREE) == [[0], [1], [2]]
     assert changed([True, True, True], TWO) == [True, False, False]
     assert changed(["a", "b"], ALIKE) == [b"a", b"a"]

@@ -1,7 +1,8 @@
-"""Do all workers hold the same weights when an epoch has ended, whatever the user's callbacks have done?
+"""Do all replicas hold the same weights when an epoch has ended, whatever the user's code has done?
 
-In one process an assignment goes to all copies of a weight. Of several workers each assigns to its own: a rate by the
-clock, or weights of a file that one of them has not, and they train different models from then on.
+Of several workers each assigns to its own copies: a rate by the clock, or weights of a file that one of them has not,
+and they train different models from then on. In one process an assignment goes to all copies of a weight, but in their
+updates replicas may draw what others do not.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from tfscale.replicas.replica_batch import local_replicas
 from tfscale.training.callbacks.drift_watch import DriftWatch
 from tfscale.training.callbacks.stall_watch import StallWatch
 from tfscale.training.step.call_arguments import CallArguments
-from tfscale.training.step.checksums import checksums_of_replicas
+from tfscale.training.step.checksums import checksums_here, checksums_of_replicas
 from tfscale.training.step.drift import CHOSEN_TOLERANCE, TOLERANCE, find_drift
 
 _log = logging.getLogger(__name__)
 
 
 def compare_at_epoch_ends(given: CallArguments, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    """Puts the comparison behind the callbacks of `fit`, where there are several workers.
+    """Puts the comparison behind the callbacks of `fit`, where there are several replicas.
 
     A `DriftWatch` looks at some steps only, and an epoch may have fewer; a larger tolerance of one holds here too.
 
@@ -36,7 +37,7 @@ def compare_at_epoch_ends(given: CallArguments, model: keras.Model, strategy: tf
         model: Prepared.
         strategy: Its strategy.
     """
-    if not local_replicas(strategy).on_several_workers or not given.can_take("callbacks"):
+    if strategy.num_replicas_in_sync == 1 or not given.can_take("callbacks"):
         return
     callbacks = given.get("callbacks")
     chosen = [each.tolerance for each in listed(callbacks) if isinstance(each, DriftWatch)]
@@ -74,21 +75,35 @@ class EpochEnds(keras.callbacks.Callback):
         del logs
         if self.model.stop_training:
             return
-        with contextlib.ExitStack() as stack:
-            for watch in self._watches:
-                stack.enter_context(watch.waiting())
-            checksums = checksums_of_replicas(self.model, self._strategy)
-        drift = find_drift(self.model, checksums)
+        drift = find_drift(self.model, self._checksums())
         if drift is None:
             return
         if drift.largest > self._tolerance:
             raise DriftError(
                 "The weights of all replicas must be equal.\n"
-                f"Received: at the end of epoch {epoch + 1}, {drift.said}. Look for a callback that assigns weights or "
-                "a learning rate by what is not the same on all workers: the clock, a file, the rank. "
+                f"Received: at the end of epoch {epoch + 1}, {drift.said}. {self._look_for()} "
                 "`DriftWatch` has a tolerance to choose."
             )
         if not self._has_warned:
             self._has_warned = True
-            said = "The workers differ by no more than the tolerance of %g: at the end of epoch %d, %s."
+            said = "The replicas differ by no more than the tolerance of %g: at the end of epoch %d, %s."
             _log.warning(said, self._tolerance, epoch + 1, drift.said)
+
+    def _checksums(self) -> list[int]:
+        if not local_replicas(self._strategy).on_several_workers:
+            return checksums_here(self.model, self._strategy)
+        with contextlib.ExitStack() as stack:
+            for watch in self._watches:
+                stack.enter_context(watch.waiting())
+            return checksums_of_replicas(self.model, self._strategy)
+
+    def _look_for(self) -> str:
+        if local_replicas(self._strategy).on_several_workers:
+            return (
+                "Look for a callback that assigns weights or a learning rate by what is not the same on all workers: "
+                "the clock, a file, the rank."
+            )
+        return (
+            "Look for what is drawn where weights are updated, by a constraint, a schedule or an optimizer of yours, "
+            "and draw it by `keras.random` with a `SeedGenerator`: then all replicas draw the same there."
+        )

@@ -45,6 +45,7 @@ class Kinds(NamedTuple):
 KINDS = (
     Kinds(1, near=0.1),
     Kinds(3, size=0.01),
+    Kinds(2, size=0.01),
     Kinds(2),
     Kinds(10),
     # The same session and another class, the same user and another item.
@@ -119,7 +120,7 @@ def _of_kinds(numbers: np.ndarray, count: int) -> np.ndarray:
     kinds = (rows == 0).astype(rows.dtype) if count == 2 else rows % count
     if numbers[0].size == 1:
         _, first = np.unique(numbers, return_index=True)
-        values = numbers.reshape(-1)[np.sort(first)] if len(first) > 1 else np.arange(count)
+        values = numbers.reshape(-1)[np.sort(first)] if len(first) >= count else np.arange(count)
         kinds = kinds if count == 2 else rows % min(count, len(values))
         return np.broadcast_to(_along_rows(values[kinds], numbers), numbers.shape)
     length = numbers.shape[-1]

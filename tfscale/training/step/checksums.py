@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfscale.exact.terms import is_recording
 from tfscale.replicas.agreement import gather_from_workers
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_id, replica_number
+from tfscale.replicas.counted import is_counted
 from tfscale.replicas.own_copies import one_for_each, own_of
 from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import local_replicas
@@ -126,6 +127,20 @@ def checksums_of_replicas(model: keras.Model, strategy: tf.distribute.Strategy) 
         traced = _SUMMING.set(model, (which, function))
     own = [int(each) for each in strategy.experimental_local_results(traced[1]())]
     return [number for worker in gather_from_workers(strategy, tf.constant(own, tf.int64)) for number in worker]
+
+
+def checksums_here(model: keras.Model, strategy: tf.distribute.Strategy) -> list[int]:
+    """As `checksums_of_replicas`, of the replicas of one process, for which nothing has to be traced or sent.
+
+    What replicas count by themselves is left out.
+
+    Args:
+        model: Prepared.
+        strategy: Of the model.
+    """
+    copies = [strategy.experimental_local_results(each.value) for each in model.weights if not is_counted(each.value)]
+    bits = [tf.stack([_sum_of_bits(tf.convert_to_tensor(copy)) for copy in own]) for own in zip(*copies, strict=True)]
+    return [hash(each.numpy().tobytes()) for each in bits]
 
 
 def largest_differences(
