@@ -13,7 +13,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.exact.randomness import drawing_alike
 from tfscale.exact.terms import as_mean, meet_term
+from tfscale.framework.losses import have_regularizers_called_in
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.share import current_share
 
@@ -22,6 +24,8 @@ def meet_added_losses(model: keras.Model) -> None:
     """Makes what the layers of `model` give to `add_loss` obey the convention of `share.py` in a step. Idempotent."""
     for layer in flat_layers(model):
         layer.add_loss = functools.partial(_add_loss, weakref.ref(layer))
+        # What one draws is noise of the weights, not of the rows.
+        have_regularizers_called_in(layer, drawing_alike)
 
 
 def _add_loss(reference: weakref.ref[keras.layers.Layer], loss: Any) -> None:

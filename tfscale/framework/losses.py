@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 
-from tfscale.framework.hooks import read, replace
+from tfscale.framework.hooks import own_method, read, replace
 
 # What divides a loss, and through whom it asks.
 _DIVIDES = "scale_loss_for_distribution"
@@ -86,6 +87,20 @@ def count_added_losses(model: keras.Model) -> int:
     Breaks first: tests/training/test_contract.py, the cases add_loss.
     """
     return len(model.losses) - len(read(model, "_get_regularization_losses")())
+
+
+def have_regularizers_called_in(layer: keras.layers.Layer, context: Callable[[], Any]) -> None:
+    """Has a layer call the regularizers of its weights in `context()`. Idempotent.
+
+    Why: one of somebody's own may draw. Breaks first: tests/exact/test_draws_of_updates.py.
+    """
+    reference = weakref.ref(layer)
+
+    def losses_of_regularizers() -> Any:
+        with context():
+            return own_method(reference(), "_get_regularization_losses")()
+
+    replace(layer, "_get_regularization_losses", losses_of_regularizers)
 
 
 def replace_added_loss_rule(model: keras.Model, rule: Callable[[Any], Any]) -> None:
