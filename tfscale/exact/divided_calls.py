@@ -214,10 +214,11 @@ def _sliced(whole: Any, first: Any, end: Any, part: Share) -> Any:
 
     @tf.custom_gradient
     def sliced(whole: Any) -> Any:
+        rows = whole[first:end]
+        # On the way back slopes are: a layer may limit them.
+        mark_own([rows])
         # What stands in for no rows has slopes that count for nothing.
-        return whole[first:end], lambda slope: _joined(
-            slope[: (end - first) * tf.cast(count > 0, tf.int64)], first, part
-        )
+        return rows, lambda slope: _joined(slope[: (end - first) * tf.cast(count > 0, tf.int64)], first, part)
 
     return sliced(whole)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,6 +28,15 @@ BY_THE_BATCH: dict[str, Any] = {
     "in a function": lambda rows: tf.function(lambda own: tf.minimum(_mean(own), FAR))(rows),
     "a size": lambda rows: tf.abs(_mean(rows)),
     "a function of Python": lambda rows: _limited_in_python(_mean(rows)),
+    "a place among others": lambda rows: _mean(rows) * tf.gather([1.0, 0.5], tf.searchsorted([FAR], [_mean(rows)])[0]),
+    "a kind of number": lambda rows: (
+        _mean(rows) * tf.gather([1.0, 0.5], tf.raw_ops.Bucketize(input=_mean(rows), boundaries=[FAR]))
+    ),
+    "which is larger": lambda rows: _mean(rows) * tf.gather([1.0, 0.5], tf.argmax(tf.stack([FAR, _mean(rows)]))),
+    "the largest of several": lambda rows: _mean(rows) * tf.reduce_max(tf.stack([FAR, _mean(rows)])) / FAR,
+    "a whole number": lambda rows: _mean(rows) * tf.gather([1.0, 0.5], tf.cast(_mean(rows) / FAR, tf.int32)),
+    "how often": lambda rows: _mean(rows) * (1.0 + _mean(rows) // FAR),
+    "slopes in a layer": lambda rows: _mean(tf.square(_limited_slopes(rows))),
 }
 ROW_BY_ROW: dict[str, Any] = {
     "a limit of each row": lambda rows: _mean(tf.minimum(rows, FAR)),
@@ -43,6 +53,9 @@ ROW_BY_ROW: dict[str, Any] = {
     "a choice nobody uses": lambda rows: (tf.minimum(_mean(rows), FAR), _mean(rows))[1],
     "a loss of Keras": lambda rows: _mean(keras.losses.huber(tf.zeros_like(rows)[:, None], rows[:, None])),
     "each row in Python": lambda rows: _mean(_limited_in_python(rows)),
+    "the largest of each row": lambda rows: _mean(tf.reduce_max(tf.stack([rows, rows - 1.0], axis=1), axis=1)),
+    "a whole number of each row": lambda rows: _mean(rows * tf.gather([1.0, 0.5], tf.cast(rows / FAR, tf.int32))),
+    "the slope of each row": lambda rows: _mean(tf.square(_each_limited(rows))),
     "a draw": lambda rows: tf.where(tf.random.uniform([]) > 2.0, 0.0, _mean(rows)),
 }
 # By name: what a step makes of its gradients.
@@ -65,6 +78,16 @@ def _limited_in_python(number: Any) -> Any:
         return made, lambda slope: slope
 
     return limited(number)
+
+
+@tf.custom_gradient
+def _limited_slopes(rows: Any) -> Any:
+    return tf.identity(rows), lambda slope: tf.clip_by_norm(slope, FAR)
+
+
+@tf.custom_gradient
+def _each_limited(rows: Any) -> Any:
+    return tf.identity(rows), lambda slope: tf.clip_by_value(slope, -FAR, FAR)
 
 
 def _asserted(rows: Any) -> Any:
@@ -91,6 +114,31 @@ class Thresholds(keras.Model):
         variables = self.net.trainable_variables
         self.optimizer.apply(self.made_of(tape.gradient(loss, variables)), variables)
         return {}
+
+
+class _Slopes(keras.layers.Layer):
+    def call(self, inputs: Any) -> Any:
+        return _limited_slopes(inputs)
+
+
+def slopes_in_a_layer() -> list[np.ndarray]:
+    """Weights of a layer that limits the slopes of all rows together, on one device and on three replicas."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(29, 6)).astype("float32"), rng.normal(size=(29, 1)).astype("float32")
+    # The first outlier comes in the third batch, which is not looked at.
+    y[17] *= FAR * 100
+    tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=8)
+    found = []
+    for scope in (contextlib.nullcontext(), dp.scope()):
+        keras.utils.set_random_seed(1)
+        with scope:
+            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1), _Slopes()])
+            model = model if not found else dp.prepare(model)
+            model.compile(sgd(learning_rate=0.01 / FAR), "mse")
+        model.fit(x, y, batch_size=8, epochs=1, verbose=0, shuffle=False)
+        found.append(model.get_weights()[0])
+    return found
 
 
 def told() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """A step that goes by a number of the batch is told from its graph, before any batch shows it."""
 
+import numpy as np
 import pytest
 
 from tests.processes import run_case
@@ -29,6 +30,11 @@ def test_what_goes_by_each_row_is_left_as_it_is(told, name):
     assert "mixes the rows" not in told[name]
     assert "gradients before" not in told[name]
     assert "threshold" not in told[name]
+
+
+def test_a_layer_that_limits_slopes_has_those_of_all_rows():
+    one, several = run_case(f"{CASES}:slopes_in_a_layer")
+    np.testing.assert_allclose(several, one, rtol=1e-4)
 
 
 def test_one_row_on_each_replica_is_still_a_row():
