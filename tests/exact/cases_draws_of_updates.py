@@ -67,6 +67,17 @@ def _model(optimizer: Any, kind: type[keras.Model] = keras.Model, **of_kernel: A
     return model
 
 
+def unseeded() -> str:
+    """The error where Keras would have to make a generator in the midst of an update."""
+    tfscale.simulate_replicas(2)
+    dp = tfscale.DataParallel(global_batch=8)
+    try:
+        _trained(lambda: _model("sgd", kernel_constraint=lambda weight: weight + keras.random.normal(weight.shape)), dp)
+    except tfscale.ModelError as error:
+        return str(error)
+    return ""
+
+
 def _unseeded(weight: Any) -> Any:
     return weight + 0.2 * tf.random.normal(weight.shape)
 

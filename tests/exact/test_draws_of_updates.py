@@ -25,3 +25,7 @@ def test_replicas_that_draw_apart_are_told_at_the_end_of_an_epoch():
     assert "at the end of epoch 1, replica 1" in said
     assert "dense/kernel" in said
     assert "draw it by `keras.random`" in said
+
+
+def test_without_a_generator_the_way_out_is_named():
+    assert "`keras.random.SeedGenerator` made inside of" in run_case(f"{CASES}:unseeded")

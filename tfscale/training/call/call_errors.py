@@ -57,7 +57,7 @@ def naming_errors(
     Raises:
         DataError: A batch has the wrong rows.
         DeviceError: There is not enough memory.
-        ModelError: Something belongs to another strategy, or was made after the optimizer.
+        ModelError: Something belongs to another strategy, or was made after the optimizer, or too late.
     """
     try:
         yield
@@ -73,7 +73,7 @@ def naming_errors(
         _log.debug("What TensorFlow said of it:", exc_info=error)
         # The pages about the graph of the step would stand between the user and the cause.
         raise short from None
-    except (ValueError, RuntimeError) as error:
+    except Exception as error:
         misplaced = misplaced_error(error, f"`{name}` of a {type(model).__name__}")
         if misplaced is None:
             raise

@@ -8,6 +8,9 @@ _TWO_STRATEGIES = ("Mixing different tf.distribute.Strategy objects", "Must not 
 # What Keras says of a variable that an optimizer was not built with.
 _UNKNOWN = "This optimizer can only be called for the variables it was originally built with"
 
+# What TensorFlow says where Keras would make the generator behind `keras.random` in the midst of an update.
+_LATE_GENERATOR = ("Unable to lift tensor", "seed_generator_state")
+
 
 def misplaced_error(error: Exception, where: str) -> ModelError | None:
     """Returns the error of ours for what a step met that belongs to another strategy, or was made after the optimizer.
@@ -32,6 +35,13 @@ def misplaced_error(error: Exception, where: str) -> ModelError | None:
             f"Received: {said[:200]!r} from Keras, in {where}. A branch of Python "
             "leads to it, by what a batch holds or by its number of rows, of which each replica has a part. Build all "
             "layers before: call the model on a few rows inside `with dp.scope():`, with each branch taken once."
+        )
+    if all(part in said for part in _LATE_GENERATOR):
+        return ModelError(
+            "What is drawn where weights are updated needs a generator that is there before.\n"
+            f"Received: {said[:200]!r} from TensorFlow, in {where}: `keras.random` without a seed, in a constraint, a "
+            "schedule or an optimizer. Give it `seed=generator`, a `keras.random.SeedGenerator` made inside of "
+            "`with dp.scope():`."
         )
     if isinstance(error, RuntimeError) and any(part in said for part in _TWO_STRATEGIES):
         return ModelError(
