@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.training.check.cases_step_check import Messages
 
 _RNG = np.random.default_rng(0)
 _X, _Y = (_RNG.normal(size=(29, width)).astype("float32") for width in (6, 1))
@@ -93,13 +94,15 @@ PROGRAMS: dict[str, Callable[[], keras.Model]] = {
 }
 
 
-def _trained(build: Callable[[], keras.Model], dp: tfscale.DataParallel | None) -> list[np.ndarray]:
+def _trained(
+    build: Callable[[], keras.Model], dp: tfscale.DataParallel | None, check: str = "auto"
+) -> list[np.ndarray]:
     keras.utils.set_random_seed(1)
     if dp is None:
         model = build()
     else:
         with dp.scope():
-            model = dp.prepare(build())
+            model = dp.prepare(build(), check=check)
     model.fit(_X, _Y, batch_size=8, epochs=2, shuffle=False, verbose=0)
     return model.get_weights()
 
@@ -120,3 +123,11 @@ def drawn_by_each() -> str:
     except tfscale.DriftError as error:
         return str(error)
     return ""
+
+
+def warned_of() -> list[str]:
+    """What is said of the same where nothing is to be refused."""
+    messages = Messages()
+    tfscale.simulate_replicas(2)
+    _trained(lambda: _model("sgd", kernel_constraint=_unseeded), tfscale.DataParallel(global_batch=8), "off")
+    return [each for each in messages.kept if "differ" in each]

@@ -29,3 +29,8 @@ def test_replicas_that_draw_apart_are_told_at_the_end_of_an_epoch():
 
 def test_without_a_generator_the_way_out_is_named():
     assert "`keras.random.SeedGenerator` made inside of" in run_case(f"{CASES}:unseeded")
+
+
+def test_without_the_check_they_are_warned_of_once():
+    (said,) = run_case(f"{CASES}:warned_of")
+    assert "at the end of epoch 1, replica 1" in said

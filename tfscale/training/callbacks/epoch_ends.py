@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,9 @@ from tfscale.training.step.drift import CHOSEN_TOLERANCE, TOLERANCE, find_drift
 _log = logging.getLogger(__name__)
 
 
-def compare_at_epoch_ends(given: CallArguments, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+def compare_at_epoch_ends(
+    given: CallArguments, model: keras.Model, strategy: tf.distribute.Strategy, *, is_checked: bool = True
+) -> None:
     """Puts the comparison behind the callbacks of `fit`, where there are several replicas.
 
     A `DriftWatch` looks at some steps only, and an epoch may have fewer; a larger tolerance of one holds here too.
@@ -36,12 +39,15 @@ def compare_at_epoch_ends(given: CallArguments, model: keras.Model, strategy: tf
         given: Arguments of `fit`; its callbacks are replaced, if it takes any.
         model: Prepared.
         strategy: Its strategy.
+        is_checked: Whether its steps may be refused; else replicas of one process that differ are warned of.
     """
     if strategy.num_replicas_in_sync == 1 or not given.can_take("callbacks"):
         return
     callbacks = given.get("callbacks")
     chosen = [each.tolerance for each in listed(callbacks) if isinstance(each, DriftWatch)]
     tolerance = max(TOLERANCE, *(float(each) for each in chosen if each != "auto"), 0.0)
+    if not is_checked and not local_replicas(strategy).on_several_workers:
+        tolerance = math.inf
     CHOSEN_TOLERANCE.set(model, tolerance)
     callback = EpochEnds(strategy, tolerance, [each for each in listed(callbacks) if isinstance(each, StallWatch)])
     # A `CallbackList` of the user's own would not.
