@@ -121,7 +121,6 @@ def _of_kinds(numbers: np.ndarray, count: int) -> np.ndarray:
     if numbers[0].size == 1:
         _, first = np.unique(numbers, return_index=True)
         values = numbers.reshape(-1)[np.sort(first)] if len(first) >= count else np.arange(count)
-        kinds = kinds if count == 2 else rows % min(count, len(values))
         return np.broadcast_to(_along_rows(values[kinds], numbers), numbers.shape)
     length = numbers.shape[-1]
     turned = np.stack([np.roll(row, kind, axis=-1) for row, kind in zip(numbers, kinds, strict=True)])
