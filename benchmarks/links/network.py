@@ -36,18 +36,19 @@ def obstacle() -> str | None:
         return f"not installed: {', '.join(missing)} (packages iproute2 and util-linux)"
     bucket = f"tbf rate 1gbit burst {_BUCKET} latency {_WAIT}"
     trial = f"ip link add {_end(0)} type veth peer name {_end(1)} && tc qdisc add dev {_end(0)} root {bucket}"
-    done = subprocess.run([*_unshare(), "sh", "-c", trial], capture_output=True, text=True, timeout=_TIMEOUT_S)
+    done = subprocess.run([*unshare(), "sh", "-c", trial], capture_output=True, text=True, timeout=_TIMEOUT_S)
     return None if done.returncode == 0 else done.stderr.strip() or "unshare failed"
 
 
 def enter(module: str, arguments: Sequence[str]) -> None:
     """Runs `python -m module` once more in a network of its own, unless that is where this runs; returns there."""
     if _INSIDE not in os.environ:
-        command = [*_unshare(), sys.executable, "-m", module, *arguments]
+        command = [*unshare(), sys.executable, "-m", module, *arguments]
         os.execvpe(command[0], command, os.environ | {_INSIDE: "1"})
 
 
-def _unshare() -> list[str]:
+def unshare() -> list[str]:
+    """What a command begins with that is to have a network of its own."""
     return ["unshare", "--net", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
 
 

@@ -1,7 +1,6 @@
 """The arithmetic behind the tables; and one short run, where there can be networks."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -127,7 +126,6 @@ finally:
         each.kill()
         each.communicate()
 """
-    unshare = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
-    command = [*unshare, sys.executable, "-c", script]
+    command = [*network.unshare(), sys.executable, "-c", script]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60.0)
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
-from tests.training.check.cases_step_check import Messages
+from tests.listening import listening
 
 _RNG = np.random.default_rng(0)
 _X, _Y = (_RNG.normal(size=(29, width)).astype("float32") for width in (6, 1))
@@ -68,19 +68,16 @@ def _model(optimizer: Any, kind: type[keras.Model] = keras.Model, **of_kernel: A
     return model
 
 
-def unseeded() -> str:
-    """The error where Keras would have to make a generator in the midst of an update."""
-    tfscale.simulate_replicas(2)
-    dp = tfscale.DataParallel(global_batch=8)
-    try:
-        _trained(lambda: _model("sgd", kernel_constraint=lambda weight: weight + keras.random.normal(weight.shape)), dp)
-    except tfscale.ModelError as error:
-        return str(error)
-    return ""
+def _drawn_by_each(weight: Any) -> Any:
+    return weight + 0.2 * tf.random.normal(weight.shape)
 
 
 def _unseeded(weight: Any) -> Any:
-    return weight + 0.2 * tf.random.normal(weight.shape)
+    return weight + keras.random.normal(weight.shape)
+
+
+# Constraints by what is wrong with them.
+REFUSED = {"drawn by each": _drawn_by_each, "no generator": _unseeded}
 
 
 PROGRAMS: dict[str, Callable[[], keras.Model]] = {
@@ -114,20 +111,20 @@ def weights_of_programs() -> dict[str, tuple[list[np.ndarray], list[np.ndarray]]
     return {name: (_trained(build, None), _trained(build, dp)) for name, build in PROGRAMS.items()}
 
 
-def drawn_by_each() -> str:
-    """The error where replicas draw what others do not."""
+def refusal(name: str) -> str:
+    """The error of a constraint, with the name of its kind."""
     tfscale.simulate_replicas(2)
-    dp = tfscale.DataParallel(global_batch=8)
     try:
-        _trained(lambda: _model("sgd", kernel_constraint=_unseeded), dp)
-    except tfscale.DriftError as error:
-        return str(error)
+        _trained(lambda: _model("sgd", kernel_constraint=REFUSED[name]), tfscale.DataParallel(global_batch=8))
+    except tfscale.TfscaleError as error:
+        return f"{type(error).__name__}: {error}"
     return ""
 
 
 def warned_of() -> list[str]:
-    """What is said of the same where nothing is to be refused."""
-    messages = Messages()
+    """What is said where each replica draws, and nothing is to be refused."""
     tfscale.simulate_replicas(2)
-    _trained(lambda: _model("sgd", kernel_constraint=_unseeded), tfscale.DataParallel(global_batch=8), "off")
-    return [each for each in messages.kept if "differ" in each]
+    dp = tfscale.DataParallel(global_batch=8)
+    with listening() as said:
+        _trained(lambda: _model("sgd", kernel_constraint=_drawn_by_each), dp, "off")
+    return [each for each in said if "differ" in each]

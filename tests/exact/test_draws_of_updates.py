@@ -21,14 +21,17 @@ def test_every_replica_draws_what_one_would(weights, name):
 
 
 def test_replicas_that_draw_apart_are_told_at_the_end_of_an_epoch():
-    said = run_case(f"{CASES}:drawn_by_each")
+    said = run_case(f"{CASES}:refusal", args=("drawn by each",))
+    assert said.startswith("DriftError: ")
     assert "at the end of epoch 1, replica 1" in said
     assert "dense/kernel" in said
     assert "draw it by `keras.random`" in said
 
 
 def test_without_a_generator_the_way_out_is_named():
-    assert "`keras.random.SeedGenerator` made inside of" in run_case(f"{CASES}:unseeded")
+    said = run_case(f"{CASES}:refusal", args=("no generator",))
+    assert said.startswith("ModelError: ")
+    assert "`keras.random.SeedGenerator` made inside of" in said
 
 
 def test_without_the_check_they_are_warned_of_once():

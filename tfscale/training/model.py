@@ -303,8 +303,8 @@ class ModelMethods:
                 if callback is not None and given.can_take("callbacks"):
                     given["callbacks"] = with_callback(given.get("callbacks"), callback, first=False)
                 settle_first(given, self._model, self._strategy, self._sending)
-                is_checked = self._options.check not in ("warn", "off")
-                compare_at_epoch_ends(given, self._model, self._strategy, is_checked=is_checked)
+                refuses = self._options.check not in ("warn", "off")
+                compare_at_epoch_ends(given, self._model, self._strategy, refuses=refuses)
                 return self._call("fit", method, given)
             finally:
                 forget_expected_batch(self._strategy)

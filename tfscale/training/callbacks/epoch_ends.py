@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def compare_at_epoch_ends(
-    given: CallArguments, model: keras.Model, strategy: tf.distribute.Strategy, *, is_checked: bool = True
+    given: CallArguments, model: keras.Model, strategy: tf.distribute.Strategy, *, refuses: bool = True
 ) -> None:
     """Puts the comparison behind the callbacks of `fit`, where there are several replicas.
 
@@ -39,14 +39,14 @@ def compare_at_epoch_ends(
         given: Arguments of `fit`; its callbacks are replaced, if it takes any.
         model: Prepared.
         strategy: Its strategy.
-        is_checked: Whether its steps may be refused; else replicas of one process that differ are warned of.
+        refuses: Whether `check` of `prepare` refuses steps; else replicas of one process that differ are warned of.
     """
     if strategy.num_replicas_in_sync == 1 or not given.can_take("callbacks"):
         return
     callbacks = given.get("callbacks")
     chosen = [each.tolerance for each in listed(callbacks) if isinstance(each, DriftWatch)]
     tolerance = max(TOLERANCE, *(float(each) for each in chosen if each != "auto"), 0.0)
-    if not is_checked and not local_replicas(strategy).on_several_workers:
+    if not refuses and not local_replicas(strategy).on_several_workers:
         tolerance = math.inf
     CHOSEN_TOLERANCE.set(model, tolerance)
     callback = EpochEnds(strategy, tolerance, [each for each in listed(callbacks) if isinstance(each, StallWatch)])

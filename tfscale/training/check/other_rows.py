@@ -30,7 +30,7 @@ class Kinds(NamedTuple):
     where: str = "everywhere"
     """What is changed: "inputs" alone, or of what holds whole numbers, every other: "even" or "odd" ones."""
 
-    def change(self, rows: CheckRows) -> tuple[int, ...]:
+    def places(self, rows: CheckRows) -> tuple[int, ...]:
         """Places of the leaves that are changed."""
         leaves = tf.nest.flatten(rows.whole)
         num_inputs = len(tf.nest.flatten(rows.whole[0])) if isinstance(rows.whole, tuple) else len(leaves)
@@ -38,7 +38,7 @@ class Kinds(NamedTuple):
             return tuple(range(len(leaves)))
         if self.where == "inputs":
             return tuple(range(num_inputs)) if num_inputs < len(leaves) else ()
-        whole = [place for place, leaf in enumerate(leaves) if is_whole(leaf)]
+        whole = [place for place, leaf in enumerate(leaves) if _is_whole(leaf)]
         return tuple(whole[self.where == "odd" :: 2]) if len(whole) > 1 else ()
 
 
@@ -66,11 +66,11 @@ def other_rows(function: Any, rows: CheckRows) -> Iterator[CheckRows]:
     if rows.have_several_sizes:
         return
     for kinds in KINDS:
-        if places := kinds.change(rows):
+        if places := kinds.places(rows):
             yield rows.changed(places, functools.partial(changed_rows, kinds=kinds))
 
 
-def is_whole(leaf: Any) -> bool:
+def _is_whole(leaf: Any) -> bool:
     """Whether a tensor holds nothing but whole numbers, or texts: what rows may be told apart by."""
     if not isinstance(leaf, tf.Tensor):
         return False
@@ -95,19 +95,18 @@ def changed_rows(leaf: Any, kinds: Kinds) -> Any:
     numbers = leaf.numpy()
     if leaf.dtype.is_floating and leaf.dtype.size < 4:
         numbers = numbers.astype(np.float32)
-    return tf.cast(_changed(numbers, kinds), leaf.dtype)
+    return tf.cast(_changed(numbers, kinds, is_whole=_is_whole(leaf)), leaf.dtype)
 
 
-def _changed(numbers: np.ndarray, kinds: Kinds) -> np.ndarray:
-    is_floating = numbers.dtype.kind == "f"
+def _changed(numbers: np.ndarray, kinds: Kinds, *, is_whole: bool) -> np.ndarray:
     # A time or a price of each row may be the same, too.
     is_key = kinds.number == 1 and kinds.near < 1 and numbers[0].size == 1
-    if is_floating and not is_key and not np.array_equal(numbers, np.round(numbers)):
+    if not (is_whole or is_key):
         mean = numbers.mean(axis=0) if kinds.near < 1 else np.zeros_like(numbers[0])
         return mean + np.asarray(kinds.near * kinds.size, numbers.dtype) * (numbers - mean)
     if kinds.number == 1:
         return np.repeat(numbers[:1], len(numbers), axis=0)
-    if is_floating and np.all(numbers == numbers[:1]):
+    if numbers.dtype.kind == "f" and np.all(numbers == numbers[:1]):
         # A flag, a share or a weight that is the same for all rows so far.
         shares = (1 + np.arange(len(numbers))) / (1 + len(numbers))
         return np.broadcast_to(_along_rows(shares, numbers), numbers.shape)
