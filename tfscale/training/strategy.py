@@ -42,6 +42,7 @@ from tfscale.replicas.packs import Packing, choose_packing
 from tfscale.replicas.replica_count import told
 from tfscale.replicas.whole_numbers import assign_whole
 from tfscale.replicas.xla import refuse_updates_inside_xla
+from tfscale.training.check.kept_elsewhere import refuse_kept_elsewhere
 from tfscale.training.check.loop_numbers import refuse_numbers_apart
 from tfscale.training.check.loop_states import refuse_copies_apart, refuse_states_apart
 from tfscale.training.check.untold import warn_of_untold
@@ -345,6 +346,7 @@ def _look_at_loop(
             warn_of_numbers(strategy, results)
         return
     # What a variable gets may be returned, too: the variable is what has a name.
+    refuse_kept_elsewhere(strategy, first)
     refuse_states_apart(strategy, first, [each[0] if each else None for each in rows])
     refuse_parts_beside_others(strategy, results)
     refuse_numbers_apart(strategy, first, rows, results)

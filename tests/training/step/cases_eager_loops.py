@@ -30,6 +30,10 @@ def told(num_replicas: int) -> dict[str, int]:
             loss = tf.reduce_sum(model(rows) ** 2) / 6.0
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
 
+    def read_and_train(rows: Any) -> None:
+        assert np.isfinite(rows.numpy()).all()
+        train(rows)
+
     @tf.function
     def in_graph(rows: Any) -> None:
         strategy.run(train, args=(rows,))
@@ -40,7 +44,8 @@ def told(num_replicas: int) -> dict[str, int]:
         "in a graph": in_graph,
         "predicts eagerly": lambda rows: strategy.run(lambda own: model(own), args=(rows,)),
         "trains eagerly": lambda rows: strategy.run(train, args=(rows,)),
-        "trains eagerly again": lambda rows: strategy.run(train, args=(rows,)),
+        "reads numbers": lambda rows: strategy.run(read_and_train, args=(rows,)),
+        "reads numbers again": lambda rows: strategy.run(read_and_train, args=(rows,)),
     }
     with listening(level=logging.WARNING) as said:
         for name, loop in loops.items():
@@ -67,7 +72,7 @@ def means(num_replicas: int) -> dict[str, tuple[float, float]]:
         context: Any = tf.distribute.get_replica_context()
         own = tf.reduce_mean(rows)
         mean.assign(own)
-        return context.all_reduce("MEAN", own), context.all_reduce("MEAN", [own, own**2])[0]
+        return context.all_reduce("MEAN", own), context.all_reduce("MEAN", [own, 2.0 * own])[0]
 
     found = {}
     # Of 5 rows replicas have different numbers, of 1 some have none.

@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfscale.errors import ModelError
 from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
 from tfscale.exact.plain_step import runs_as_it_stands
@@ -143,7 +144,10 @@ class RowsRehearsal:
     def __call__(self, batch: Any) -> None:
         """Makes it, and looks at the first batch."""
         try:
-            with OwnNumbers(self._model).unchanged():
+            numbers = OwnNumbers(self._model)
+            if numbers.iterators:
+                raise ModelError(f"It takes from {', '.join(numbers.iterators)}, which gives each value once.")
+            with numbers.unchanged():
                 rehearse_eagerly(self._strategy, self._step, CheckRows.of(batch, self._strategy).whole)
         except Exception as error:  # As above.
             _log.debug("the %s could not be rehearsed: %s", self._what, error)

@@ -24,10 +24,16 @@ class Look(Protocol):
 
 
 class Looks:
-    """When a look is due: in the first call, and in those of the powers of two after it."""
+    """When a look is due: in the first call, and in those of the powers of two after it.
 
-    def __init__(self, look: Look | None):
+    Args:
+        look: What looks, or None.
+        at_each: Whether each call may do something else, as one that runs eagerly may: Python decides what it does.
+    """
+
+    def __init__(self, look: Look | None, *, at_each: bool = False):
         self._look = look
+        self._at_each = at_each
         self._calls = 0
 
     def are_due(self) -> bool:
@@ -35,6 +41,8 @@ class Looks:
         if self._look is None:
             return False
         self._calls += 1
+        if self._at_each:
+            return True
         if self._calls > _LAST_LOOK:
             self._look = None
             return False
@@ -46,7 +54,7 @@ class Looks:
             return False
         try:
             if self._calls > 1:
-                return self._look.again(batch, is_next=is_lone and self._calls == 2)
+                return self._look.again(batch, is_next=is_lone and (self._at_each or self._calls == 2))
             self._look(batch)
         except Exception:
             # Nothing was run: whoever calls again, as in a notebook, hears of it again.

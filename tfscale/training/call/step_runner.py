@@ -84,7 +84,7 @@ class StepRunner:
         """
         taking = INPUT_WAIT.ensure(self._model, InputWait()).taking if times_input else _untimed
         steps = self._steps_of(replica, taking)
-        looks, kind = Looks(look), FirstTraces()
+        looks, kind = Looks(look, at_each=runs_eagerly(self._model)), FirstTraces()
 
         def lone_step(own: ReplicaBatch) -> Any:
             # Here, because each replica is traced by a thread of its own.
@@ -217,7 +217,7 @@ class StepRunner:
             predict: What each replica does: returns the predictions of its rows.
             look: As for `logging_function`.
         """
-        looks, kind = Looks(look), FirstTraces()
+        looks, kind = Looks(look, at_each=runs_eagerly(self._model)), FirstTraces()
         several_workers = self._replicas.on_several_workers
 
         @tf.autograph.experimental.do_not_convert

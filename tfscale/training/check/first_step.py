@@ -143,6 +143,11 @@ class TwoRuns:
         """As `hidden`, of what may be the same for any batch."""
         return describe_doubt(self.divided_apart, what)
 
+    @property
+    def iterators(self) -> list[str]:
+        """Names of iterators that it may take from, of which nobody can give back what was taken."""
+        return self._numbers.iterators
+
     def forget_divided(self) -> None:
         """Has the divided form traced anew, when something else is known of its terms."""
         self._traced.pop("divided", None)

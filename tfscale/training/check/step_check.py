@@ -30,7 +30,7 @@ from tfscale.training.check.first_step import Outcome, Steps, TwoRuns
 from tfscale.training.check.found_by_all import FoundByAll
 from tfscale.training.check.full_float32 import full_float32
 from tfscale.training.check.gates import later_states
-from tfscale.training.check.kept_elsewhere import describe_kept_elsewhere
+from tfscale.training.check.kept_elsewhere import describe_iterators, describe_kept_elsewhere, describe_kept_numbers
 from tfscale.training.check.no_reference import (
     NoReferenceError,
     agreeing_on_reference,
@@ -62,6 +62,8 @@ _SHOWN = 500
 _LATER = 10
 # Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
 _CONVERGED = 1e-3
+_SEEN_LATE = "The first step did not show it: what was trained since is not that of one replica."
+_SEEN_AT_ONCE = "The steps before it did not show it, and were those of one replica."
 
 
 class StepCheck:
@@ -130,12 +132,13 @@ class StepCheck:
         if self._first_rows is None or self._chance.is_drawn:
             return False
         rows = CheckRows.of(batch, self._strategy, self._amount)
-        if rows.specs() != self._first_rows.specs():
+        if not self._is_eager and rows.specs() != self._first_rows.specs():
+            # The step is traced for those.
             return False
         try:
             with self._state.put_back():
                 self._begin_anew()
-                message = self._found_by_all(lambda: self._compare_again(rows))
+                message = self._found_by_all(lambda: self._compare_again(rows, is_next))
             if message and is_next and not self._look(rows):
                 return True
         except NoReferenceError as error:
@@ -143,12 +146,12 @@ class StepCheck:
         self._tell(message)
         return False
 
-    def _compare_again(self, rows: CheckRows) -> str:
+    def _compare_again(self, rows: CheckRows, is_next: bool) -> str:
         differences = self._differences_now(rows, _CONVERGED * self._first_scale)
         if not differences:
             return ""
         found = self._describe(differences, rows, self._what.removeprefix("first "))
-        return f"{found}\nThe first step did not show it: what was trained since is not that of one replica."
+        return f"{found}\n{_SEEN_AT_ONCE if is_next else _SEEN_LATE}"
 
     def _tell(self, message: str) -> None:
         if message and self._mode == "warn":
@@ -239,6 +242,8 @@ class StepCheck:
     def _trace_divided(self, rows: CheckRows) -> str:
         with self._dividing(rows):
             self._runs.trace_divided(rows.parts)
+        if self._is_eager and self._runs.iterators:
+            return describe_iterators(self._runs.iterators, self._what)
         return describe_kept_elsewhere(self._runs.kept_elsewhere, self._what)
 
     def _look_in_another_way(self, rows: CheckRows, way: OtherWay) -> str:
@@ -292,7 +297,7 @@ class StepCheck:
             differences = self._differences(ours, reference, before)
         with self._dividing(rows):
             self._runs.read_graph(rows.parts, self._what)
-        hidden = self._runs.hidden(self._what)
+        hidden = describe_kept_elsewhere(self._runs.kept_elsewhere, self._what) or self._runs.hidden(self._what)
         if not differences:
             self._findings.gather_untold(reference, before)
             if hidden:
@@ -307,13 +312,7 @@ class StepCheck:
 
     def _warn_of_kept(self, names: Sequence[str]) -> None:
         if names and not self._chance.is_drawn:
-            _log.warning(
-                "the %s keeps in Python what a replica computed of its own rows: %s. One replica keeps another value "
-                "there, and of several that of one is left; where a later step goes by it, so does that step differ. "
-                "Compute it of tfscale.gather_rows(x), the rows of all replicas, or let a keras.metrics object count.",
-                self._what,
-                ", ".join(names),
-            )
+            _log.warning("%s", describe_kept_numbers(names, self._what))
 
     def _describe(self, differences: Sequence[Difference], rows: CheckRows, what: str = "") -> str:
         return describe_difference(differences, what or self._what, self._strategy.num_replicas_in_sync, rows.num_rows)

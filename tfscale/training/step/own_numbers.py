@@ -1,4 +1,4 @@
-"""What does a step keep in Python, as `self.count += 1` and `self.seen.append(1)` do?
+"""What does a step keep in Python, as `self.count += 1`, `global step` and `seen.append(1)` do?
 
 One device runs a step once, or traces it once. Here each replica does, and whatever looks at it does besides: each of
 them begins with the same values, and those of one run are left.
@@ -7,8 +7,6 @@ them begins with the same values, and those of one run are left.
 from __future__ import annotations
 
 import contextlib
-import functools
-import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,16 +17,15 @@ from tfscale.exact.foreign import is_of_keras
 from tfscale.framework.models import flat_layers, given_to_compile
 from tfscale.gradients.updaters import held_optimizers
 from tfscale.replicas.turns import around_turns
-from tfscale.training.step.kept_values import CONTAINERS, holds_made, is_made, is_plain, numbers_in, restorer
-
-# Keras's own, which no step of a user's decides by.
-_OF_KERAS = {"autocast", "built", "call_signature_parameters", "compiled", "name", "stop_training", "supports_jit"}
+from tfscale.training.step.holders import Attributes, Draws, Holder
+from tfscale.training.step.kept_values import CONTAINERS, holds_made, numbers_in, restorer
+from tfscale.training.step.reached import Reached, is_own, reached_from
 
 
 class _Held(NamedTuple):
-    """Attributes of one owner."""
+    """Values of one holder."""
 
-    owner: Any
+    holder: Holder
     values: dict[str, Any]
     contents: list[Callable[[], None]]
     """Put back what is in them."""
@@ -36,21 +33,21 @@ class _Held(NamedTuple):
     """Layers and the like that it has."""
 
 
-class OwnNumbers:
-    """Attributes of a model, its layers, losses, metrics and optimizers, where a class of the user's has them.
+class PythonValues:
+    """Values that code of the user's own keeps in Python.
 
     Args:
-        model: Prepared.
+        reached: What it reaches.
     """
 
-    def __init__(self, model: keras.Model):
-        parts: list[Any] = [*flat_layers(model), *held_optimizers(model)]
-        if model.compiled:
-            parts += given_to_compile(model)
-        owners = [part for part in parts if hasattr(part, "__dict__") and not is_of_keras(type(part))]
-        owners = [owner for owner in owners if not isinstance(owner, types.FunctionType)]
-        self._owners = list({id(owner): owner for owner in owners}.values())
-        self._known = [{*self._values(owner), *_numbers_of_class(owner)} for owner in self._owners]
+    def __init__(self, reached: Reached):
+        self._reached = reached
+        self._known = [_countable_in(holder) for holder in reached.holders]
+
+    @property
+    def iterators(self) -> list[str]:
+        """Names of iterators that it may take from: what one gave cannot be put back."""
+        return self._reached.iterators
 
     def read(self) -> dict[str, np.ndarray]:
         """The numbers that were there at first, by name."""
@@ -61,39 +58,38 @@ class OwnNumbers:
         return {name: numbers for name, value, numbers in self._all() if isinstance(value, CONTAINERS)}
 
     def _all(self) -> Iterator[tuple[str, Any, np.ndarray]]:
-        for owner, names in zip(self._owners, self._known, strict=True):
+        for holder, names in zip(self._reached.holders, self._known, strict=True):
             for name in sorted(names):
-                value = getattr(owner, name, None)
+                value = holder.get(name)
                 numbers = numbers_in(value)
                 if numbers is not None:
-                    yield f"{type(owner).__name__}.{name} of {getattr(owner, 'name', '?')!r}", value, numbers
+                    yield holder.title(name), value, numbers
 
     def held(self) -> list[_Held]:
         """For `put_back`."""
         held = []
-        for owner in self._owners:
-            values = self._values(owner)
+        for holder in self._reached.holders:
+            values = holder.values()
             contents = [restorer(value) for value in values.values() if not isinstance(value, int | float | str)]
-            held.append(_Held(owner, values, contents, _made_by(owner)))
+            held.append(_Held(holder, values, contents, holder.made()))
         return held
 
     def put_back(self, held: list[_Held]) -> None:
         """Gives all of them the values that they had, and takes away what has come since."""
         for before in held:
-            owner = before.owner
+            holder = before.holder
             for put_back in before.contents:
                 put_back()
             # Then what is true or false may say that something was made, which stays.
-            has_made = bool(_made_by(owner) - before.made)
-            now = self._values(owner)
+            has_made = bool(holder.made() - before.made)
+            now = holder.values()
             for name in now.keys() - before.values.keys():
                 if not (has_made and _may_tell(now[name])) and not holds_made(now[name]):
-                    vars(owner).pop(name)
+                    holder.remove(name)
             for name, value in before.values.items():
                 stays = (has_made and _may_tell(value)) or holds_made(now.get(name))
                 if now.get(name) is not value and not stays:
-                    # Not by `setattr`, by which Keras makes a list of its own of any.
-                    vars(owner)[name] = value
+                    holder.put(name, value)
 
     @contextlib.contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -112,19 +108,28 @@ class OwnNumbers:
             held: That with which all replicas begin.
         """
         self.put_back(held)
-        if not self._owners:
+        if not held:
             yield
             return
         with around_turns(self.held, self.put_back):
             yield
 
-    def _values(self, owner: Any) -> dict[str, Any]:
-        mentioned = _names_in_code(owner.__class__)
-        return {
-            name: value
-            for name, value in vars(owner).items()
-            if is_plain(value) and name not in _OF_KERAS and (name[0] != "_" or name in mentioned)
-        }
+
+class OwnNumbers(PythonValues):
+    """What a step of the user's own keeps in Python: in its model and the parts of that, and in what its code reaches.
+
+    Args:
+        model: Prepared.
+    """
+
+    def __init__(self, model: keras.Model):
+        parts: list[Any] = [*flat_layers(model), *held_optimizers(model)]
+        if model.compiled:
+            parts += given_to_compile(model)
+        parts = [part for part in parts if hasattr(part, "__dict__")]
+        owners = [part for part in parts if not is_of_keras(type(part))]
+        given = (value for part in parts if is_of_keras(type(part)) for value in vars(part).values())
+        super().__init__(reached_from([*owners, *filter(is_own, given)]))
 
 
 class FirstTraces:
@@ -180,31 +185,17 @@ def _may_tell(value: Any) -> bool:
     return isinstance(value, bool | str)
 
 
-def _made_by(owner: Any) -> set[int]:
-    found: set[int] = set()
-    for value in vars(owner).values():
-        found.update(id(each) for each in (value if isinstance(value, list) else [value]) if is_made(each))
-    return found
-
-
-@functools.lru_cache(maxsize=1024)
-def _names_in_code(kind: type) -> set[str]:
-    """Attributes with which methods of a user's class have to do."""
-    functions = [value for each in kind.__mro__ if not is_of_keras(each) for value in vars(each).values()]
-    codes = [function.__code__ for function in functions if isinstance(function, types.FunctionType)]
-    names: set[str] = set()
-    while codes:
-        code = codes.pop()
-        names.update(code.co_names)
-        codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    return names
-
-
-def _numbers_of_class(owner: Any) -> set[str]:
-    own = [kind for kind in type(owner).__mro__ if not is_of_keras(kind)]
-    return {
+def _countable_in(holder: Holder) -> set[str]:
+    """Names of those values that two runs of a step are compared by."""
+    if isinstance(holder, Draws):
+        return set()
+    owner, names = holder.owner, {*holder.values()}
+    if not isinstance(holder, Attributes) or isinstance(owner, type):
+        return names
+    kinds = [kind for kind in type(owner).__mro__ if not is_of_keras(kind)]
+    return names | {
         name
-        for kind in own
+        for kind in kinds
         for name, value in vars(kind).items()
         if isinstance(value, int | float | np.number) and name[:2] != "__"
     }

@@ -14,9 +14,10 @@ from tfscale.exact.randomness import seeds_of_replicas, separate_random_streams
 from tfscale.framework.autograph import converted_here, in_place_of
 from tfscale.replicas.branches import refusing_lone_collectives
 from tfscale.replicas.uncaught import begin_loop
-from tfscale.training.step.eager_loops import counting_rows, telling_of_updates
+from tfscale.training.step.eager_loops import counting_rows, look_at_traced, telling_of_updates
 from tfscale.training.step.hand_loops import prepare_function, rows_here
 from tfscale.training.step.hand_means import MeansByRows
+from tfscale.training.step.loop_values import LoopValues
 from tfscale.training.step.unprepared import CALLS, calling_model, is_prepared, refuse_on_workers
 
 
@@ -54,12 +55,15 @@ def run_loops(
         if is_by_hand:
             begin_loop(strategy, fn)
         given, fn = fn, converted_here(fn)
-        if is_by_hand:
-            fn = prepare_function(strategy, given, fn, args, kwargs or {})
+        values = LoopValues(strategy, given) if is_by_hand else None
+        if values is not None:
+            if tf.executing_eagerly():
+                look_at_traced(strategy, given, values.left_by(lambda: run_once(given, args, kwargs, options)))
+            fn = values.kept_by(prepare_function(strategy, given, fn, args, kwargs or {}))
         separate_random_streams(strategy)
         known = None if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
         rows = rows_here(strategy, args, kwargs or {}) if is_by_hand else [[]]
-        telling = telling_of_updates(strategy) if is_by_hand else contextlib.nullcontext()
+        telling = telling_of_updates(strategy, given) if is_by_hand else contextlib.nullcontext()
         with (
             telling,
             counting_rows(_one_each(rows)),
@@ -67,7 +71,8 @@ def run_loops(
             seeds_of_replicas(fn) as on_replica,
         ):
             results = run(on_replica, args, kwargs, options)
-        if is_by_hand:
+        if values is not None:
+            values.check()
             look_at_loop(strategy, known, rows, results)
             results = means.with_rows(results, _one_each(rows), (args, kwargs))
         model = calling_model(ON_BATCH)
