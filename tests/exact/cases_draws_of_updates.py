@@ -77,11 +77,12 @@ def _unseeded(weight: Any) -> Any:
 
 
 # Constraints by what is wrong with them.
-REFUSED = {"drawn by each": _drawn_by_each, "no generator": _unseeded}
+REFUSED = {"drawn by each": _drawn_by_each}
 
 
 PROGRAMS: dict[str, Callable[[], keras.Model]] = {
     "a constraint": lambda: _model("sgd", kernel_constraint=_noisy(lambda weight, noise: weight + noise)),
+    "a constraint without a generator": lambda: _model("sgd", kernel_constraint=_unseeded),
     "an optimizer": lambda: _model(NoisyMomentum()),
     "a schedule": lambda: _model(keras.optimizers.Adam(Jitter())),
     "a step": lambda: _model(keras.optimizers.SGD(0.05, momentum=0.9), NoisyStep),

@@ -133,33 +133,34 @@ def _in_a_function() -> tf.Tensor:
     return tf.random.normal(())
 
 
-def _in_a_loop() -> tf.Tensor:
-    return tf.map_fn(lambda _: tf.random.normal(()), tf.zeros(2))
+def _in_a_loop(draw: Callable[[], tf.Tensor]) -> tf.Tensor:
+    return tf.map_fn(lambda _: draw(), tf.zeros(2))
 
 
-DRAWING: dict[str, Callable[[Any], tf.Tensor]] = {
-    "keras.random without a seed": lambda generator: keras.random.normal(()),
-    "a generator that no layer holds": lambda generator: keras.random.normal((), seed=generator),
-    "tf.random": lambda generator: tf.random.normal(()),
-    "tf.random in a loop": lambda generator: _in_a_loop(),
-    "tf.random in a function": lambda generator: _in_a_function(),
+DRAWING: dict[str, Callable[[Any, Any], tf.Tensor]] = {
+    "keras.random without a seed": lambda generator, rows: keras.random.normal((rows,)),
+    "a generator that no layer holds": lambda generator, rows: keras.random.normal((rows,), seed=generator),
+    "keras.random in a loop": lambda generator, rows: _in_a_loop(lambda: keras.random.normal((), seed=generator)),
+    "tf.random": lambda generator, rows: tf.random.normal(()),
+    "tf.random in a loop": lambda generator, rows: _in_a_loop(lambda: tf.random.normal(())),
+    "tf.random in a function": lambda generator, rows: _in_a_function(),
 }
 
 
 class Drawing(keras.Sequential):
     """Draws before its update and after it; in a loop, TensorFlow itself draws the same there with a seed."""
 
-    draw: Callable[[], tf.Tensor]
+    draw: Callable[[Any], tf.Tensor]
     found: dict[str, list[float]]
 
-    def keep(self, where: str) -> None:
-        drawn = self.draw()
+    def keep(self, where: str, x: Any) -> None:
+        drawn = self.draw(tf.shape(x)[0])
         tf.numpy_function(lambda values: self.found[where].extend(np.ravel(values).tolist()), [drawn], [])
 
     def train_step(self, data: Any) -> Any:
-        self.keep("before the update")
+        self.keep("before the update", data[0])
         logs = super().train_step(data)
-        self.keep("after the update")
+        self.keep("after the update", data[0])
         return logs
 
 
@@ -187,7 +188,7 @@ def all_draws(seed: int | None = None) -> dict[tuple[str, str], list[float]]:
 
         @tf.function
         def step(model: Drawing = model) -> None:
-            dp.strategy.run(model.keep, args=("by hand",))
+            dp.strategy.run(model.keep, args=("by hand", tf.zeros((tf.random.uniform((), 2, 3, tf.int32), 2))))
 
         step()
         found |= {(name, where): values for where, values in drawn.items()}

@@ -28,12 +28,6 @@ def test_replicas_that_draw_apart_are_told_at_the_end_of_an_epoch():
     assert "draw it by `keras.random`" in said
 
 
-def test_without_a_generator_the_way_out_is_named():
-    said = run_case(f"{CASES}:refusal", args=("no generator",))
-    assert said.startswith("ModelError: ")
-    assert "`keras.random.SeedGenerator` made inside of" in said
-
-
 def test_without_the_check_they_are_warned_of_once():
     (said,) = run_case(f"{CASES}:warned_of")
     assert "at the end of epoch 1, replica 1" in said

@@ -3,7 +3,7 @@
 Keras keeps the state of every `SeedGenerator` as one variable with equal copies, so dropout, noise and augmentation
 draw the same numbers on every replica. Here the state stays equal on all replicas, which keeps it one value to save
 and to load, and the replica's number is mixed into each seed as it is drawn. Replica 0 draws what one replica would.
-Logical replicas draw by their own numbers, wherever they run.
+Logical replicas draw by their own numbers, wherever they run. What is drawn once for the whole batch all draw alike.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.exact.divided_calls import divides_calls
+from tfscale.framework.draws import drawn_shape
 from tfscale.framework.fit import global_seed_generator, use_global_seed_generator
 from tfscale.framework.layers import generators_of_layers
 from tfscale.framework.one_trace import one_trace
@@ -27,7 +28,8 @@ from tfscale.replicas.all_reduce import replica_id, replica_number
 from tfscale.replicas.made import made_under
 from tfscale.replicas.marks import mark_seed
 from tfscale.replicas.replica_batch import local_replicas
-from tfscale.replicas.share import current_share, num_replicas
+from tfscale.replicas.replica_count import own_rows
+from tfscale.replicas.share import Share, at_this_graph, current_share, is_in_own_loop, num_replicas
 from tfscale.replicas.turns import around_turns
 from tfscale.step_context import Flag, Slot
 
@@ -55,20 +57,6 @@ def replica_seed(seed: tf.Tensor, replica: int | tf.Tensor) -> tf.Tensor:
     return mixed if isinstance(replica, int) else tf.where(tf.equal(replica, 0), seed, mixed)
 
 
-def micro_step_seed(seed: tf.Tensor, index: Any) -> tf.Tensor:
-    """The state from which micro-step `index` of this replica draws, so that no two of all replicas draw alike.
-
-    `replica_seed` adds the replica's number to what is drawn; with N replicas this adds N * index before.
-
-    Args:
-        seed: State of a generator before the step, integer tensor `[2]`.
-        index: Number of the micro-step, an integer or an integer tensor; 0 leaves the state as it is.
-    """
-    part = tf.cast(index, tf.int64) * num_replicas()
-    first = tf.math.floormod(tf.cast(seed[0], tf.int64) + part * _STRIDE % _WORD, _WORD)
-    return tf.stack([tf.cast(first, seed.dtype), seed[1]])
-
-
 def seed_generators(strategy: tf.distribute.Strategy, model: keras.Model | None = None) -> list[Any]:
     """What steps draw from: Keras's generators that `strategy` or `model` know, and the one without a seed."""
     general = global_seed_generator()
@@ -92,6 +80,26 @@ def make_general_generator(strategy: tf.distribute.Strategy) -> None:
     with strategy.scope():
         global_seed_generator(make=True)
     random.setstate(state)
+
+
+def replicate_general_generator(strategy: tf.distribute.Strategy) -> None:
+    """Gives every replica a copy of the state behind `keras.random` without a seed, which Keras makes for all.
+
+    It makes it where it is drawn from first: before there were replicas, or in a step, where all would share one.
+
+    Args:
+        strategy: Whose replicas draw.
+    """
+    if strategy.num_replicas_in_sync == 1:
+        return
+    make_general_generator(strategy)
+    shared = global_seed_generator()
+    if shared is None or is_replicated(shared.state):
+        return
+    with strategy.scope():
+        own = keras.random.SeedGenerator(int(shared.state.numpy()[0]))
+    own.state.assign(shared.state)
+    use_global_seed_generator(own)
 
 
 def separate_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
@@ -129,6 +137,11 @@ def seeds_of_replicas(fn: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     @tf.autograph.experimental.do_not_convert
     def on_replica(*args: Any, **kwargs: Any) -> Any:
         use_global_seed_generator(general)
+        with at_this_graph():
+            return by_own_seed(*args, **kwargs)
+
+    @tf.autograph.experimental.do_not_convert
+    def by_own_seed(*args: Any, **kwargs: Any) -> Any:
         if seed is None or one_trace() is not None:
             return fn(*args, **kwargs)
         own = _graph_seed(seed, replica_id())
@@ -179,12 +192,47 @@ def refusing_draws(what: str) -> contextlib.AbstractContextManager[None]:
 
 
 def made_outside(received: str) -> ModelError:
-    """The error for a generator that is all devices' own, where logical replicas draw from it."""
+    """The error for a generator that is all devices' own, where replicas draw from it."""
     return ModelError(
-        "A generator from which logical replicas draw must be made under the strategy's scope.\n"
+        "A generator from which replicas draw must be made under the strategy's scope.\n"
         f"Received: {received}. Give the layer a `keras.random.SeedGenerator` that is made inside of "
         "`with dp.scope():`."
     )
+
+
+def _number_of_part(share: Share | None) -> Any:
+    """That of this replica; in a later micro-step another one, so that no two of all replicas draw alike."""
+    index = 0 if share is None else share.micro_step
+    return replica_number() if isinstance(index, int) and index == 0 else replica_number() + index * num_replicas()
+
+
+def is_for_all_rows(shape: Sequence[int | None] | None, rows: int | None) -> bool:
+    """Whether what is drawn is one thing for the whole batch: a scale, noise on weights, where pictures are cropped.
+
+    What is drawn for each row has as many, whose number a traced step leaves open as a rule. Where it is known, an axis
+    of as many, or of twice as many for two views, is taken for theirs.
+
+    Args:
+        shape: Of what is drawn, as `drawn_shape` returns it.
+        rows: Those of this replica, where the graph knows them, or None.
+
+    Example:
+        >>> is_for_all_rows([], None), is_for_all_rows([4, 8], None), is_for_all_rows([None, 8], None)
+        (True, True, False)
+        >>> is_for_all_rows([4, 8], 3), is_for_all_rows([4, 8], 4), is_for_all_rows(None, 3)
+        (True, False, False)
+    """
+    if shape is None or None in shape:
+        return False
+    return rows is None or not {rows, 2 * rows} & set(shape)
+
+
+def _is_for_all_rows(share: Share | None) -> bool:
+    if is_in_own_loop():
+        # It may be one over rows.
+        return False
+    rows = own_rows() if share is None else share.static_rows
+    return is_for_all_rows(drawn_shape(), rows if isinstance(rows, int) else None)
 
 
 def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:
@@ -195,14 +243,16 @@ def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True
             "devices. Draw in training only, or leave `logical_replicas` out."
         )
     share = current_share()
-    if share is not None and share.logical is not None and not is_replicated(generator.state):
+    are_several = (share is not None and share.logical is not None) or num_replicas() > 1
+    if are_several and tf.distribute.get_replica_context() and not is_replicated(generator.state):
         raise made_outside(f"{generator.name!r}, made outside of it")
+    is_for_all = _ALIKE.is_raised or _is_for_all_rows(share)
     seed = type(generator).next(generator, ordered)
-    if share is not None and share.logical is not None and not _ALIKE.is_raised:
+    if share is not None and share.logical is not None and not is_for_all:
         return replica_seed(seed, share.logical)
     # Between the calls of layers that are divided, every replica draws what one would.
-    is_alone = _ALIKE.is_raised or (divides_calls() and num_replicas() == 1)
+    is_alone = is_for_all or (divides_calls() and num_replicas() == 1)
     if tf.distribute.get_replica_context() and not is_alone:
-        seed = replica_seed(seed, replica_number())
+        seed = replica_seed(seed, _number_of_part(share))
     mark_seed(seed, is_own=not is_alone)
     return seed

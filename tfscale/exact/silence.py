@@ -8,10 +8,11 @@ What is drawn with seeds that are written down is left: it is the same on every 
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -19,69 +20,94 @@ from tfscale.framework.graphs import captured_from_outside, define_functions, de
 
 # A name is not given twice.
 _COUNT = itertools.count()
-# In the middle of what they draw, and not zero, so that whatever is multiplied by it is still seen.
-_UNIFORM, _NORMAL, _INTEGER = 0.5, 0.25, 1
 # Multiples of it, less their integers, are in no order.
 _GOLDEN = 0.6180339887498949
+
+
+class Level(enum.Enum):
+    """Which numbers stand for single ones that are drawn; for each row they are those in the middle."""
+
+    MIDDLE = 0
+    LOW = 1
+    HIGH = 2
+
+
+# In the middle of what they draw, and not zero, so that whatever is multiplied by it is still seen; and at both ends,
+# where a batch is one in a thousand.
+_UNIFORM, _NORMAL, _INTEGER = (0.5, 2.0**-10, 1 - 2.0**-10), (0.25, -3.0, 3.0), (1, 0, 2**20)
 _Silent = Callable[..., tf.Tensor]
 
 
-def _filled(value: float, shape: int = 0) -> _Silent:
+class _Draw(NamedTuple):
+    silent: _Silent
+    """Takes the level, the type of what is drawn and the inputs of the operation."""
+    shape: int | None = None
+    """Which of the inputs says how much is drawn, where that is all that says it."""
+
+
+def _filled(values: Sequence[float], shape: int = 0) -> _Draw:
     """With the shape in this place of the inputs."""
-    return lambda dtype, *given: tf.fill(given[shape], tf.cast(value, dtype))
+    return _Draw(lambda level, dtype, *given: tf.fill(given[shape], tf.cast(values[level.value], dtype)), shape)
 
 
-def _least(shape: int, least: int) -> _Silent:
-    return lambda dtype, *given: tf.cast(tf.fill(given[shape], given[least]), dtype)
+def _whole(shape: int, least: int) -> _Draw:
+    """Of whole numbers: the least, one in the middle, the largest; the one after that follows the least."""
+
+    def silent(level: Level, dtype: tf.DType, *given: Any) -> tf.Tensor:
+        first, last = given[least], given[least + 1] - 1
+        number = {Level.MIDDLE: first, Level.LOW: first + (last - first + 1) // 2, Level.HIGH: last}[level]
+        return tf.cast(tf.fill(given[shape], number), dtype)
+
+    return _Draw(silent, shape)
 
 
-def _spread(shape: int, mean: int) -> _Silent:
+def _spread(shape: int, mean: int) -> _Draw:
     """The mean of what is drawn; the shape is that of the output."""
-    return lambda dtype, *given: tf.cast(tf.broadcast_to(given[mean], given[shape]), dtype)
+    return _Draw(lambda _, dtype, *given: tf.cast(tf.broadcast_to(given[mean], given[shape]), dtype))
 
 
-def _repeated(dtype: tf.DType, shape: Any, mean: Any, *_: Any) -> tf.Tensor:
+def _repeated(_: Level, dtype: tf.DType, shape: Any, mean: Any, *__: Any) -> tf.Tensor:
     """The mean of what is drawn; the shape is that of the draws for each mean."""
     whole = tf.concat([shape, tf.shape(mean, out_type=shape.dtype)], 0)
     return tf.cast(tf.broadcast_to(mean, whole), dtype)
 
 
-def _likeliest(dtype: tf.DType, logits: Any, count: Any, *_: Any) -> tf.Tensor:
+def _likeliest(_: Level, dtype: tf.DType, logits: Any, count: Any, *__: Any) -> tf.Tensor:
     best = tf.argmax(logits, axis=-1, output_type=dtype)[:, None]
     return tf.repeat(best, count, axis=1)
 
 
 # Outputs are called `output`.
-_DRAWS: Mapping[str, _Silent] = {
+_DRAWS: Mapping[str, _Draw] = {
     "RandomUniform": _filled(_UNIFORM),
     "RandomStandardNormal": _filled(_NORMAL),
     "TruncatedNormal": _filled(_NORMAL),
-    "RandomUniformInt": _least(0, 1),
-    "RandomShuffle": lambda dtype, rows: tf.reverse(rows, [0]),
-    "RandomGamma": _repeated,
-    "RandomPoissonV2": _repeated,
-    "Multinomial": _likeliest,
+    "RandomUniformInt": _whole(0, 1),
+    "RandomShuffle": _Draw(lambda _, dtype, rows: tf.reverse(rows, [0])),
+    "RandomGamma": _Draw(_repeated),
+    "RandomPoissonV2": _Draw(_repeated),
+    "Multinomial": _Draw(_likeliest),
     "StatefulUniform": _filled(_UNIFORM, 2),
     "StatefulStandardNormalV2": _filled(_NORMAL, 2),
     "StatefulTruncatedNormal": _filled(_NORMAL, 2),
-    "StatefulUniformInt": _least(2, 3),
+    "StatefulUniformInt": _whole(2, 3),
     "StatefulUniformFullInt": _filled(_INTEGER, 2),
     "StatefulRandomBinomial": _spread(2, 3),
     "StatelessRandomUniform": _filled(_UNIFORM),
     "StatelessRandomNormal": _filled(_NORMAL),
     "StatelessTruncatedNormal": _filled(_NORMAL),
-    "StatelessRandomUniformInt": _least(0, 2),
+    "StatelessRandomUniformInt": _whole(0, 2),
     "StatelessRandomUniformFullInt": _filled(_INTEGER),
     "StatelessRandomUniformV2": _filled(_UNIFORM),
     "StatelessRandomNormalV2": _filled(_NORMAL),
     "StatelessTruncatedNormalV2": _filled(_NORMAL),
-    "StatelessRandomUniformIntV2": _least(0, 4),
+    "StatelessRandomUniformIntV2": _whole(0, 4),
     "StatelessRandomUniformFullIntV2": _filled(_INTEGER),
     "StatelessRandomBinomial": _spread(0, 2),
     "StatelessRandomGammaV2": _spread(0, 2),
     "StatelessRandomGammaV3": _spread(0, 4),
     "StatelessRandomPoisson": _spread(0, 2),
-    "StatelessMultinomial": _likeliest,
+    "StatelessMultinomial": _Draw(_likeliest),
 }
 # What draws classes for `tf.nn.sampled_softmax_loss` and `tf.nn.nce_loss`, and says how often each is to be expected.
 _SAMPLERS = frozenset(
@@ -101,12 +127,46 @@ _SEEDS = ("seed", "key")
 _CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall"))
 
 
-def silenced(concrete: Any, generators: Collection[tf.Variable] = ()) -> Callable[..., Any]:
+def draws_one_number(concrete: Any) -> bool:
+    """Whether a function draws a single number, of which a batch of any size has one.
+
+    Args:
+        concrete: A `ConcreteFunction`.
+    """
+    graph = concrete.graph.as_graph_def()
+    scopes = [graph.node, *(function.node_def for function in graph.library.function)]
+    return any(_is_one_number({each.name: each for each in nodes}, node) for nodes in scopes for node in nodes)
+
+
+def shape_drawn(op: Any) -> list[int] | None:
+    """The shape of what an operation of a graph draws, where it is a constant; else None.
+
+    Args:
+        op: `tf.Operation`.
+    """
+    draw = _DRAWS.get(op.type)
+    shape = None if draw is None or draw.shape is None else tf.get_static_value(op.inputs[draw.shape])
+    return None if shape is None else [int(each) for each in shape.flat]
+
+
+def _is_one_number(by_name: Mapping[str, Any], node: Any) -> bool:
+    """Whether a node draws a single number; a vector of one may be of a row."""
+    draw = _DRAWS.get(node.op)
+    if draw is None or draw.shape is None:
+        return False
+    maker = by_name.get(node.input[draw.shape].split(":")[0])
+    return maker is not None and maker.op == "Const" and tf.make_ndarray(maker.attr["value"].tensor).size == 0
+
+
+def silenced(
+    concrete: Any, generators: Collection[tf.Variable] = (), level: Level = Level.MIDDLE
+) -> Callable[..., Any]:
     """A function with the arguments and the results of `concrete` that draws nothing.
 
     Args:
         concrete: A `ConcreteFunction` that returns a list of tensors. It is returned itself where nothing is drawn.
         generators: The states from which Keras makes seeds, of which every replica makes its own.
+        level: Of what stands for single numbers.
     """
     graph = concrete.graph.as_graph_def()
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
@@ -118,7 +178,7 @@ def silenced(concrete: Any, generators: Collection[tf.Variable] = ()) -> Callabl
     # All are found before any is replaced.
     found = [(scope, *_found(scope)) for scope in scopes]
     for scope, orders, draws in found:
-        _silence(scope, orders, draws)
+        _silence(scope, orders, draws, level)
     _rename_functions(graph)
     define_functions(graph.library.function)
 
@@ -190,13 +250,14 @@ def _found(scope: _Scope) -> tuple[list[Any], list[Any]]:
     return orders, [*draws, *(node for node in scope.nodes if node.op in _SAMPLERS)]
 
 
-def _silence(scope: _Scope, orders: list[Any], draws: list[Any]) -> None:
+def _silence(scope: _Scope, orders: list[Any], draws: list[Any], level: Level) -> None:
     is_function = scope.results is not None
     for node in orders:
         node.input[0] = _insert(scope.nodes, node, _in_no_order, 0, is_function=is_function)
     for node in draws:
         dtypes = _dtypes(node, "output_arg")
-        made = [functools.partial(_DRAWS[node.op], dtypes[0])] if node.op in _DRAWS else _sampled(node)
+        own = level if _is_one_number(scope.by_name, node) else Level.MIDDLE
+        made = [functools.partial(_DRAWS[node.op].silent, own, dtypes[0])] if node.op in _DRAWS else _sampled(node)
         if is_function and len(made) > 1:
             _rename_outputs(scope, node)
         _become_identity(node, [_insert(scope.nodes, node, each, is_function=is_function) for each in made], dtypes)

@@ -24,6 +24,22 @@ def around_loops(graph: Any) -> Any:
     )
 
 
+def has_loop_between(graph: Any, outer: Any) -> bool:
+    """Whether a graph is part of a loop of TensorFlow that stands within another graph.
+
+    Args:
+        graph: The inner one.
+        outer: The other, or None for any around it.
+
+    Why and breaks first: as `around_loops`, and tests/exact/test_randomness.py.
+    """
+    while graph is not None and graph is not outer:
+        if isinstance(graph, control_flow_v2_func_graphs.WhileBodyFuncGraph):
+            return True
+        graph = getattr(graph, "outer_graph", None)
+    return False
+
+
 def around_conditions(graph: Any) -> Any:
     """The graph around the outermost condition of TensorFlow that `graph` is part of, or None where it is in none.
 

@@ -28,7 +28,7 @@ from tfscale.gradients.part_sums import InTree, OnDevice, list_of
 from tfscale.gradients.parts import Part, Run, make_part, with_rows
 from tfscale.gradients.step_state import Counts, StepState
 from tfscale.replicas.all_reduce import all_reduce_sum
-from tfscale.replicas.own_share import make_lone_share
+from tfscale.replicas.own_share import make_lone_share, static_rows
 from tfscale.replicas.replica_batch import ReplicaBatch, own_rows, take_rows, with_stand_in
 from tfscale.replicas.share import Denominators, Share, in_share
 from tfscale.replicas.sparse import is_same_for_every_batch, merge_unique_rows
@@ -55,7 +55,9 @@ def adds_in_tree(division: Division | None) -> bool:
 def in_own_share(part: Part, function: Callable[[Part], Any]) -> Any:
     """Returns `function(part)`, whose losses count as those of the part."""
     known = part.share.denominators
-    fresh = part.share if known is None else part.share._replace(denominators=known.again())
+    fresh = part.share._replace(
+        denominators=None if known is None else known.again(), static_rows=static_rows(part.batch)
+    )
     with in_share(fresh), counting_anew():
         return function(part._replace(share=fresh))
 
@@ -121,7 +123,11 @@ def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, 
         with changing_nothing(model):
             state.begin(part)
             # By itself, no layer exchanges anything.
-            with in_share(make_lone_share(part.share.num_examples)._replace(logical=part.share.logical)):
+            with in_share(
+                make_lone_share(part.share.num_examples)._replace(
+                    logical=part.share.logical, micro_step=part.share.micro_step, static_rows=static_rows(part.batch)
+                )
+            ):
                 y_pred = call_model(model, x, training=True)
             with in_share(part.share._replace(denominators=counting)):
                 compute_loss_of(model, x, y, y_pred, sample_weight, training=True)

@@ -52,7 +52,7 @@ def draws_of_seed(tensor: Any) -> list[Any] | None:
     Args:
         tensor: Of a graph.
     """
-    if not tensor.op.type.startswith("StatelessRandom") or _draws_by_itself(tensor.op):
+    if not tensor.op.type.startswith("StatelessRandom") or draws_by_itself(tensor.op):
         return None
     left, seeds = list(tensor.op.inputs), []
     while left:
@@ -73,7 +73,7 @@ def drawn_apart(gradient: Any) -> Iterator[Any]:
     drawn: list[Any] = []
     others: list[Any] = []
     for term in _terms(gradient):
-        (drawn if _draws_by_itself(term.op) else others).append(term)
+        (drawn if draws_by_itself(term.op) else others).append(term)
     if not drawn:
         return
     # What the losses have drawn, too, is noise of the rows: a weight that is drawn, and the penalty for it.
@@ -98,8 +98,12 @@ def _terms(gradient: Any) -> Iterator[Any]:
             yield tensor
 
 
-def _draws_by_itself(op: Any) -> bool:
-    """Whether an operation draws what another replica does not."""
+def draws_by_itself(op: Any) -> bool:
+    """Whether an operation of a graph draws what another replica does not.
+
+    Args:
+        op: `tf.Operation`.
+    """
     if op.type in DRAWS_FROM_STATE:
         return True
     if not op.type.startswith("Stateless"):

@@ -29,7 +29,11 @@ def make_part(batch: ReplicaBatch, share: Share, index: Any, bounds: tuple[Any, 
     counted = (tf.cast(bounds[1] - bounds[0], tf.float32)) * share.is_counted(tf.float32)
     first_row = share.first_row + tf.cast(bounds[0], tf.int64)
     own = share._replace(
-        num_examples=counted, weight=part_of(counted, share.global_examples), first_row=first_row, is_part=True
+        num_examples=counted,
+        weight=part_of(counted, share.global_examples),
+        first_row=first_row,
+        is_part=True,
+        micro_step=index,
     )
     return Part(rows_of(batch, bounds), own, index)
 

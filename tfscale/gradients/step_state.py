@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from tfscale.exact.randomness import micro_step_seed, separate_generators
+from tfscale.exact.randomness import separate_generators
 from tfscale.gradients.logical_replicas import changed_by_pass, kept_by_layers
 from tfscale.gradients.parts import Part
 from tfscale.replicas.all_reduce import replica_number
@@ -45,8 +45,8 @@ class StepState:
         for variable, value in zip(self._statistics, self._before, strict=False):
             variable.assign(value)
         for variable, value in zip(self._seeds, self._before[len(self._statistics) :], strict=False):
-            # A logical replica's number is mixed in where it draws.
-            variable.assign(value if self._is_logical else micro_step_seed(value, part.index))
+            # The number of the part is mixed in where it draws.
+            variable.assign(value)
         for variable, value in self._weights_before:
             variable.assign(value)
 

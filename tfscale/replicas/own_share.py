@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_number
 from tfscale.replicas.lone_replica import LoneReplica
-from tfscale.replicas.replica_batch import ReplicaBatch, has_rows, num_rows
+from tfscale.replicas.replica_batch import ReplicaBatch, has_rows, num_rows, places_of_rows
 from tfscale.replicas.share import Share, in_share, num_replicas
 
 
@@ -20,7 +20,14 @@ def share_of(batch: ReplicaBatch) -> Share:
         share = agree_on_share(batch.num_examples)
     else:
         share = make_share(batch.num_examples, batch.global_examples, batch.first_row)
-    return share._replace(logged_per_example=_logged_per_example(batch, share))
+    return share._replace(logged_per_example=_logged_per_example(batch, share), static_rows=static_rows(batch))
+
+
+def static_rows(batch: ReplicaBatch) -> int | None:
+    """How many rows a replica's batch has, where its shapes say so, and all the same."""
+    leaves = tf.nest.flatten(batch.data)
+    found = {leaves[place].shape[0] for place in places_of_rows(batch) if leaves[place].shape.rank}
+    return found.pop() if len(found) == 1 else None
 
 
 def _logged_per_example(batch: ReplicaBatch, share: Share) -> Any:

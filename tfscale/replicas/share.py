@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.framework.graphs import has_loop_between
 from tfscale.replicas.own_functions import traced_with_step
 from tfscale.step_context import Slot
 
@@ -63,6 +64,10 @@ class Share(NamedTuple):
     """What each example weighs in the logged loss, float32: other than 1 where the first input is a side input."""
     logical: Any = None
     """The logical replica whose rows they are, a number or an integer tensor: by it, random numbers are drawn."""
+    micro_step: Any = 0
+    """Which micro-step of the replica's rows they are of, a number or an integer tensor: as `logical`."""
+    static_rows: int | None = None
+    """n_i where it is known as the step is traced: each size of a batch has a trace of its own, or it runs eagerly."""
     denominators: Denominators | None = None
     """Sums over replicas and micro-steps that are known before the step; None where each is asked for on the way."""
 
@@ -83,6 +88,7 @@ class Share(NamedTuple):
 
 
 _SHARE = Slot[Share | None]("share")
+_GRAPH = Slot[Any]("graph_of_share")
 _IS_EAGER = Slot[bool]("is_eager", bool)
 
 
@@ -90,8 +96,18 @@ _IS_EAGER = Slot[bool]("is_eager", bool)
 def in_share(share: Share | None) -> Iterator[None]:
     """Makes `share`, or none, the current one while this thread traces or runs a replica's step."""
     traced = contextlib.nullcontext() if share is None else traced_with_step(share.as_numbers)
-    with _SHARE.carrying(share), _IS_EAGER.carrying(tf.executing_eagerly()), traced:
+    with _SHARE.carrying(share), at_this_graph(), _IS_EAGER.carrying(tf.executing_eagerly()), traced:
         yield
+
+
+def at_this_graph() -> contextlib.AbstractContextManager[None]:
+    """Says that what is traced meanwhile begins in the graph at hand, be it part of a loop itself."""
+    return _GRAPH.carrying(tf.compat.v1.get_default_graph())
+
+
+def is_in_own_loop() -> bool:
+    """Whether this thread traces a loop of the step's own, such as one over rows."""
+    return has_loop_between(tf.compat.v1.get_default_graph(), _GRAPH.value)
 
 
 def current_share() -> Share | None:

@@ -18,6 +18,7 @@ from tfscale.errors import ModelError
 from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.metrics import computes_of_results, meet_updates, metrics_of, remembering_results
 from tfscale.exact.plain_step import runs_as_it_stands
+from tfscale.exact.randomness import replicate_general_generator
 from tfscale.exact.terms import Terms
 from tfscale.framework.models import build_from_spec, flat_layers, runs_eagerly
 from tfscale.gradients.updaters import held_optimizers, innermost
@@ -45,6 +46,13 @@ def build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, s
     Returns:
         Whether it could be done from shapes.
     """
+    try:
+        return _build_for(model, strategy, name, spec, terms)
+    finally:
+        replicate_general_generator(strategy)
+
+
+def _build_for(model: keras.Model, strategy: tf.distribute.Strategy, name: str, spec: Any, terms: Terms) -> bool:
     predicts = name == "predict_step"
     if spec is None or (predicts and all(each.built for each in flat_layers(model))):
         return True

@@ -7,9 +7,11 @@ What the step makes of its rows is compared, and so is what it leaves in every v
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -17,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfscale.exact.randomness import draw_as_first_here, seed_generators
-from tfscale.exact.silence import silenced
+from tfscale.exact.silence import Level, draws_one_number, silenced
 from tfscale.exact.terms import Recorder, Term, Terms, meet_term, meeting_terms
 from tfscale.framework.graphs import captured_from_outside, without_graph_optimizer
 from tfscale.gradients.double_buffer import at_once
@@ -31,6 +33,7 @@ from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_re
 from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
 from tfscale.training.check.kept_elsewhere import kept_elsewhere
+from tfscale.training.check.own_draws import own_draws
 from tfscale.training.check.quotients import divided_apart
 from tfscale.training.check.step_hidden import describe_doubt, describe_hidden
 from tfscale.training.check.thresholds import decided_apart
@@ -125,11 +128,30 @@ class TwoRuns:
         """Names of operations of it that divide by a sum over a replica's own rows."""
         self.own_noise: list[str] = []
         """Names of operations of it that draw what a replica adds to its gradients."""
+        self.own_draws: list[str] = []
+        """Names of operations of it that draw for the whole batch, and others on each replica."""
         self.kept_elsewhere: list[str] = []
         """What it changes that is no variable."""
         self.reference: Any = None
         """The step on one replica as it was traced last, a `tf.types.experimental.ConcreteFunction`; None if eager."""
         self._traced: dict[str, tuple[Callable[..., Any], list[Any]]] = {}
+        self._at_level: dict[str, Callable[[Level], Callable[..., Any]]] = {}
+
+    @contextlib.contextmanager
+    def drawing(self, level: Level) -> Iterator[None]:
+        """Has another number stand for single ones that the step draws."""
+        kept = dict(self._traced)
+        try:
+            for name, at_level in self._at_level.items():
+                if name in kept:
+                    self._traced[name] = at_level(level), kept[name][1]
+            yield
+        finally:
+            self._traced = kept
+
+    def draws_one_number(self) -> bool:
+        """Whether the step on one replica draws a single number."""
+        return self.reference is not None and draws_one_number(self.reference)
 
     def hidden(self, what: str) -> str:
         """What the graph of the divided step shows and its numbers do not, as the text of an error; or nothing.
@@ -254,9 +276,12 @@ class TwoRuns:
             if any(id(copy.handle) in handles for copy in copies):
                 self._state.add([variable])
         states = [generator.state.value for generator in seed_generators(self._strategy)]
-        call = silenced(
-            concrete, [copy for state in states for copy in self._strategy.experimental_local_results(state)]
-        )
+        copies = [copy for state in states for copy in self._strategy.experimental_local_results(state)]
+        call = silenced(concrete, copies)
+        name = "alone" if function == self._alone else "divided"
+        self._at_level.pop(name, None)
+        if call is not concrete:
+            self._at_level[name] = functools.partial(silenced, concrete, copies)
         if function == self._alone and call is not concrete:
             self._traced[_WITH_DRAWS] = traced, layout
         return (traced if call is concrete else call), layout
@@ -288,6 +313,7 @@ class TwoRuns:
             self.decided_apart = decided_apart(self._strategy, known, results, sizes)
             self.divided_apart = divided_apart(self._strategy, known, results, sizes)
             self.own_noise = own_noise(self._strategy, known)
+            self.own_draws = own_draws(self._strategy, known, sizes)
         flat = [self._strategy.experimental_local_results(value)[0] for value in results]
         outputs, records = layouts[-1]
         size = len(tf.nest.flatten(outputs))

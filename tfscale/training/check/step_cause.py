@@ -12,6 +12,7 @@ from tfscale.training.check.step_differences import Difference
 _SHOWN = 3
 OF_LATER = (
     "\nIt is that of one replica as it begins, and not with other values of counters, weights or flags in its state, "
+    "with another number drawn for the whole batch, "
     "or on rows that are to each other what those of a later batch may be: alike, of a few kinds, near each other, one "
     "much larger than the others."
 )

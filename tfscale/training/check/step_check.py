@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfscale.errors import ParityError, TfscaleError
 from tfscale.exact.divided_calls import DrawsBesideError
 from tfscale.exact.metrics import metrics_of, reset
+from tfscale.exact.silence import Level
 from tfscale.exact.terms import Terms
 from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.gradients.updaters import held_optimizers, innermost, remember_optimizers
@@ -38,6 +39,7 @@ from tfscale.training.check.no_reference import (
 )
 from tfscale.training.check.other_rows import other_rows
 from tfscale.training.check.other_ways import OtherWay, other_ways
+from tfscale.training.check.own_draws import describe_own_draws
 from tfscale.training.check.step_cause import OF_LATER, cause_of_failure, describe_difference
 from tfscale.training.check.step_differences import (
     Difference,
@@ -49,7 +51,7 @@ from tfscale.training.check.step_differences import (
     term_differences,
     tolerance_of,
 )
-from tfscale.training.check.step_findings import StepFindings
+from tfscale.training.check.step_findings import StepFindings, optimizers_met, variables_of
 from tfscale.training.check.step_hidden import is_doubt
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.several_sizes import describe_several_sizes
@@ -190,13 +192,6 @@ class StepCheck:
             self._runs.trace_alone(rows.whole)
         return rows
 
-    def _variables(self) -> list[keras.Variable]:
-        model = self._model
-        optimizers = held_optimizers(model)
-        owners = (*optimizers, *metrics_of(model))
-        found = [*model.variables, *(each for owner in owners for each in owner.variables)]
-        return list({id(variable): variable for variable in found}.values())
-
     def _look(self, rows: CheckRows) -> str:
         """Sets right what can be; returns what cannot, or an empty text."""
         if self._terms.sums_where_read:
@@ -228,8 +223,8 @@ class StepCheck:
         message = self._found_by_all(lambda: self._trace_divided(rows))
         if message:
             return message
-        remember_optimizers(self._model, _optimizers(self._terms))
-        self._state.name(self._variables())
+        remember_optimizers(self._model, optimizers_met(self._terms))
+        self._state.name(variables_of(self._model))
         if self._is_eager:
             # No graph tells of others that it uses.
             self._state.add(made_under(self._strategy).variables)
@@ -302,6 +297,8 @@ class StepCheck:
             self._findings.gather_untold(reference, before)
             if hidden:
                 return hidden
+            if self._runs.own_draws:
+                _log.warning("%s", describe_own_draws(self._runs.own_draws, self._what))
             self._warn_of_kept(kept_differences(ours, reference, self._tolerance))
             later = self._differences_later(rows)
             return self._describe(later, rows) + OF_LATER if later else self._runs.in_doubt(self._what)
@@ -340,7 +337,16 @@ class StepCheck:
                     differences = self._differences_now(others, of_finite=True)
                     if differences:
                         return differences
-            return []
+            return self._differences_of_draws(rows)
+
+    def _differences_of_draws(self, rows: CheckRows) -> list[Difference]:
+        """What differs where a number that is drawn for the whole batch is another one."""
+        for level in (Level.LOW, Level.HIGH) if self._runs.draws_one_number() else ():
+            with self._runs.drawing(level), contextlib.suppress(NoReferenceError):
+                differences = self._differences_now(rows, of_finite=True)
+                if differences:
+                    return differences
+        return []
 
     def _differences_now(self, rows: CheckRows, least: float = 0.0, *, of_finite: bool = False) -> list[Difference]:
         """What differs in the state that there is, by more than chance; gradients below the least are rounding."""
@@ -392,8 +398,3 @@ class StepCheck:
         # What another worker has counted is not here; its logs are.
         left_out = self._state.divided() if local_replicas(self._strategy).on_several_workers else set()
         return rows + state_differences(ours, reference, before, slots_of(self._model), left_out)
-
-
-def _optimizers(terms: Terms) -> list[keras.optimizers.Optimizer]:
-    owners = [reference() for reference in terms.owners.values()]
-    return [owner for owner in owners if isinstance(owner, keras.optimizers.Optimizer)]

@@ -16,6 +16,7 @@ from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.metrics import metrics_of
 from tfscale.exact.terms import Term, Terms
 from tfscale.framework.losses import loss_tracker
+from tfscale.gradients.updaters import held_optimizers
 from tfscale.replicas.agreement import agree_with_chief
 from tfscale.training.check.check_rows import CheckRows
 from tfscale.training.check.first_step import Outcome, TwoRuns
@@ -153,3 +154,24 @@ def _is_log_of(metric: keras.metrics.Metric, log: str) -> bool:
 
 def _is_zero(record: dict[str, np.ndarray]) -> bool:
     return not any(np.any(value) for value in record.values())
+
+
+def variables_of(model: keras.Model) -> list[keras.Variable]:
+    """Those that a step of a model may change, each once: its own, and those of its optimizers and metrics.
+
+    Args:
+        model: Prepared, built and compiled.
+    """
+    owners = (*held_optimizers(model), *metrics_of(model))
+    found = [*model.variables, *(each for owner in owners for each in owner.variables)]
+    return list({id(variable): variable for variable in found}.values())
+
+
+def optimizers_met(terms: Terms) -> list[keras.optimizers.Optimizer]:
+    """Optimizers that a step was seen to use.
+
+    Args:
+        terms: What is known of the terms of the step.
+    """
+    owners = [reference() for reference in terms.owners.values()]
+    return [owner for owner in owners if isinstance(owner, keras.optimizers.Optimizer)]
