@@ -5,6 +5,7 @@ lock as it was: it is safe as long as there are no other threads and TensorFlow 
 of both before each fork. (NumPy's BLAS starts its threads on import unless it is told to have one: `__main__`.)
 """
 
+import atexit
 import gc
 import os
 import pickle
@@ -163,6 +164,8 @@ def _fork(program: Program, setting: Setting, tf_config: str | None, directory: 
         return pid
     status = 1
     try:
+        # Those of the parent are not its own; what the program registers is called as at the end of a script.
+        atexit._clear()
         _settle(tf_config, directory, timeout_s)
         outcome = run(program, setting, directory)
         # Under another name first: a result is either whole or not there.
@@ -172,6 +175,8 @@ def _fork(program: Program, setting: Setting, tf_config: str | None, directory: 
     except BaseException:
         traceback.print_exc()
     finally:
+        if tf_config is not None:
+            atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
         # Nothing of the parent's is cleaned up here.

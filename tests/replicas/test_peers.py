@@ -84,3 +84,41 @@ def test_a_job_that_is_over_at_once_waits_for_what_the_others_have_read(sums, is
     assert ["What has been trained is not what one replica trains." in each for each in caplog.messages] == [
         True
     ] * is_said
+
+
+class Ending(Silent):
+    """Heartbeats of a peer who ends its call when it was asked a few times; the chief's say whether all have."""
+
+    def __init__(self, rank, after):
+        super().__init__(0.0)
+        self._rank, self._left = rank, after
+        self._hear()
+
+    def _hear(self):
+        kind = 1 if self._left > 0 else 0
+        self.beats = {self._rank: Beat(place=Place(call=1, kind=kind, all_ended=self._rank == 0 and not kind))}
+
+    def exchange(self, own):
+        self.last = own.place
+        self._left -= 1
+        self._hear()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_worker_whose_script_is_over_stays_until_the_others_have_ended_the_last_call(rank):
+    heard = Ending(1 - rank, after=5)
+    watch = PeerWatch(rank, ["127.0.0.1:1", "127.0.0.1:2"], heard, PassesRead())
+    watch.begin_call("evaluate")
+    watch.end_call()
+    watch.end()
+    assert heard._left < 0
+    assert heard.last.all_ended == (rank == 0)
+
+
+def test_nobody_stays_for_a_worker_that_does_not_end(monkeypatch):
+    seconds = iter(range(100))
+    watch = PeerWatch(0, ["127.0.0.1:1", "127.0.0.1:2"], Ending(1, 1000), PassesRead(), clock=lambda: next(seconds))
+    watch.begin_call("fit")
+    watch.end_call()
+    watch.end()
+    assert next(seconds) < 20

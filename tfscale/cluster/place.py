@@ -30,6 +30,7 @@ class Place:
         data: Data set of which it has read a pass to its end last, from 1; 0 where none has ended.
         data_pass: Which pass over them, from 1.
         data_batches: How many batches that had.
+        all_ended: Calls that all workers have ended, as far as the chief has heard; 0 of any other.
     """
 
     call: int = 0
@@ -46,6 +47,12 @@ class Place:
     data: int = 0
     data_pass: int = 0
     data_batches: int = 0
+    all_ended: int = 0
+
+    @property
+    def ended(self) -> int:
+        """Calls that it has ended."""
+        return self.call - (self.kind != 0)
 
 
 def to_wire(place: Place) -> list[int]:

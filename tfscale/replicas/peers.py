@@ -49,6 +49,8 @@ _SILENCE_S, _HOLDING_S = 12.0, 120.0
 # who are no chief stop waiting for its word.
 _EARLY_S, _HEARD_S, _LATE_S, _PATIENCE_S = 0.3, 1.5, 3.0, 4.0
 _KNOCK_S = 2.0
+# So long a worker that has come to its end waits for the others, of whom one may be gone.
+_ENDING_S = 5.0
 # How long a loop's first step waits for others who have read nothing yet, and how often it looks; seldom among many.
 _FIRST_LABELS_S, _LOOK_S, _MANY = 2.0, 0.05, 32
 # So many seconds the chief stays to tell the others.
@@ -103,11 +105,30 @@ class PeerWatch:
         atexit.unregister(self.end)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(2 * _BEAT_S)
+        self._let_others_end()
         self.beat()
         if self._is_loop and self.verdict is None and (found := self._hear_first_labels()) is not None:
             # A job that was over before this could be told.
             _log.error("%s What has been trained is not what one replica trains.", self._said(found))
         self._heartbeats.close()
+
+    def _let_others_end(self) -> None:
+        """Waits, for seconds at most, until all have ended the last call: they may still take of this one's sums."""
+        deadline_s = self._clock() + _ENDING_S
+        while self.verdict is None and self._clock() < deadline_s:
+            self.beat()
+            told = self._place if self.rank == 0 else self._places().get(0)
+            is_alone = self.rank > 0 and self._heartbeats.silent_s(0) > _HEARD_S
+            if is_alone or told is None or max(told.all_ended, self._all_ended()) >= self._place.ended:
+                return
+            time.sleep(_LOOK_S * (1 + len(self.workers) // _MANY))
+
+    def _all_ended(self) -> int:
+        """Calls that all have ended, as the chief knows it."""
+        places = self._places()
+        if self.rank > 0 or len(places) < len(self.workers) - 1:
+            return 0
+        return min(place.ended for place in (self._place, *places.values()))
 
     def begin_call(self, name: str) -> None:
         """Notes that a call begins."""
@@ -181,9 +202,11 @@ class PeerWatch:
     def beat(self) -> None:
         """Says where this worker is, and takes what has come."""
         used_mib, free_mib = read_memory_mib()
+        all_ended = self._all_ended()
         with self._lock:
             place = dataclasses.replace(self._place, used_mib=used_mib, free_mib=free_mib)
             place = at_end_of(place, self._passes.last_ended)
+            place = dataclasses.replace(place, all_ended=all_ended)
             self._heartbeats.exchange(Beat(place=place, verdict=self.verdict, labels=self._passes.last_labels))
             if self.verdict is None:
                 told = [beat.verdict for rank, beat in sorted(self._heartbeats.beats.items()) if rank != self.rank]
