@@ -87,7 +87,7 @@ def refuse_stateful_layers(model: keras.Model, num_replicas: int) -> None:
         raise ModelError(
             "A stateful RNN keeps a state for each row of a batch of one size, and cannot be divided over replicas.\n"
             f"Received: layer {stateful[0]!r} with stateful=True, and {num_replicas} replicas. Train it on one device, "
-            "or with stateful=False."
+            "or with stateful=False; make one that is only asked for `predict` outside of the scope."
         )
 
 
