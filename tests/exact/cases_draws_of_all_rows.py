@@ -40,7 +40,7 @@ def _noise_on_weights(model: Any, predicted: Any, y: Any) -> Any:
 
 
 def _choice(model: Any, predicted: Any, y: Any) -> Any:
-    place = keras.random.categorical(tf.zeros((1, 5)), 1, seed=model.seeds)[0, 0]
+    place = keras.random.categorical(tf.zeros((5,))[None], 1, seed=model.seeds)[0, 0]
     order = keras.random.shuffle(tf.range(5.0), seed=model.seeds)
     number = keras.random.randint((1,), 0, 3, seed=model.seeds)[0]
     return tf.reduce_mean(predicted) * (
@@ -73,6 +73,10 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a gate behind which rows meet": _gate,
     "a kind in which rows meet": _third_of_kinds,
 }
+
+
+SINGLE = ("a scale", "without a seed")
+"""Those that draw single numbers, and let no rows meet."""
 
 
 def _by_tensorflow(model: Any, predicted: Any, y: Any) -> Any:
@@ -121,8 +125,11 @@ def equal(options: dict[str, Any], drop_remainder: bool = False) -> dict[str, tu
     dp = tfscale.DataParallel(global_batch=BATCH, **options)
     programs = {**PROGRAMS, "Keras's RandomCrop": None}
     if options:
-        # Rows that meet need all of them at once.
-        programs = {name: draw for name, draw in programs.items() if "rows meet" not in name}
+        # Of a part the number of rows is known, and not those of the others: what is no single number may be of rows.
+        programs = {name: draw for name, draw in programs.items() if name in SINGLE or draw is None}
+    if drop_remainder:
+        # Weights of twice as many rows as there are examples.
+        programs.pop("noise on weights")
     return {
         name: (_trained(dp, draw, drop_remainder), _trained(None, draw, drop_remainder))
         for name, draw in programs.items()

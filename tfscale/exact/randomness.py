@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -206,33 +206,38 @@ def _number_of_part(share: Share | None) -> Any:
     return replica_number() if isinstance(index, int) and index == 0 else replica_number() + index * num_replicas()
 
 
-def is_for_all_rows(shape: Sequence[int | None] | None, rows: int | None) -> bool:
+def is_for_all_rows(shape: Sequence[int | None] | None, sizes: Collection[int] | None) -> bool:
     """Whether what is drawn is one thing for the whole batch: a scale, noise on weights, where pictures are cropped.
 
     What is drawn for each row has as many, whose number a traced step leaves open as a rule. Where it is known, an axis
-    of as many, or of twice as many for two views, is taken for theirs.
+    of so many, or of a multiple, as of all words of the rows, is taken for theirs: alike on all replicas.
 
     Args:
         shape: Of what is drawn, as `drawn_shape` returns it.
-        rows: Those of this replica, where the graph knows them, or None.
+        sizes: How many rows replicas have; none where only a replica's own number is known; None where none is.
 
     Example:
         >>> is_for_all_rows([], None), is_for_all_rows([4, 8], None), is_for_all_rows([None, 8], None)
         (True, True, False)
-        >>> is_for_all_rows([4, 8], 3), is_for_all_rows([4, 8], 4), is_for_all_rows(None, 3)
-        (True, False, False)
+        >>> is_for_all_rows([4, 8], [3]), is_for_all_rows([4, 9], [3])
+        (True, False)
+        >>> is_for_all_rows([4, 8], []), is_for_all_rows([], []), is_for_all_rows(None, None)
+        (False, True, False)
     """
     if shape is None or None in shape:
         return False
-    return rows is None or not {rows, 2 * rows} & set(shape)
+    if sizes is None or not shape:
+        return True
+    return bool(sizes) and all(each is not None and each % size for each in shape for size in sizes if size)
 
 
 def _is_for_all_rows(share: Share | None) -> bool:
     if is_in_own_loop():
         # It may be one over rows.
         return False
-    rows = own_rows() if share is None else share.static_rows
-    return is_for_all_rows(drawn_shape(), rows if isinstance(rows, int) else None)
+    if share is not None:
+        return is_for_all_rows(drawn_shape(), share.static_sizes)
+    return is_for_all_rows(drawn_shape(), () if isinstance(own_rows(), int) else None)
 
 
 def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:

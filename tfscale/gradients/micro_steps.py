@@ -28,7 +28,7 @@ from tfscale.gradients.part_sums import InTree, OnDevice, list_of
 from tfscale.gradients.parts import Part, Run, make_part, with_rows
 from tfscale.gradients.step_state import Counts, StepState
 from tfscale.replicas.all_reduce import all_reduce_sum
-from tfscale.replicas.own_share import make_lone_share, static_rows
+from tfscale.replicas.own_share import make_lone_share, static_sizes
 from tfscale.replicas.replica_batch import ReplicaBatch, own_rows, take_rows, with_stand_in
 from tfscale.replicas.share import Denominators, Share, in_share
 from tfscale.replicas.sparse import is_same_for_every_batch, merge_unique_rows
@@ -52,12 +52,17 @@ def adds_in_tree(division: Division | None) -> bool:
     return isinstance(division, LogicalReplicas) and division.deterministic
 
 
+def _sizes(part: Part) -> tuple[int, ...] | None:
+    """`Share.static_sizes` of a part: of other replicas' parts nothing is known."""
+    if not part.share.is_part:
+        return part.share.static_sizes
+    return None if static_sizes(part.batch) is None else ()
+
+
 def in_own_share(part: Part, function: Callable[[Part], Any]) -> Any:
     """Returns `function(part)`, whose losses count as those of the part."""
     known = part.share.denominators
-    fresh = part.share._replace(
-        denominators=None if known is None else known.again(), static_rows=static_rows(part.batch)
-    )
+    fresh = part.share._replace(denominators=None if known is None else known.again(), static_sizes=_sizes(part))
     with in_share(fresh), counting_anew():
         return function(part._replace(share=fresh))
 
@@ -125,7 +130,7 @@ def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, 
             # By itself, no layer exchanges anything.
             with in_share(
                 make_lone_share(part.share.num_examples)._replace(
-                    logical=part.share.logical, micro_step=part.share.micro_step, static_rows=static_rows(part.batch)
+                    logical=part.share.logical, micro_step=part.share.micro_step, static_sizes=_sizes(part)
                 )
             ):
                 y_pred = call_model(model, x, training=True)

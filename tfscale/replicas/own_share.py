@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tfscale.replicas.all_reduce import all_reduce_sum, replica_number
 from tfscale.replicas.lone_replica import LoneReplica
-from tfscale.replicas.replica_batch import ReplicaBatch, has_rows, num_rows, places_of_rows
+from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, has_rows, num_rows, places_of_rows
 from tfscale.replicas.share import Share, in_share, num_replicas
+from tfscale.step_context import Slot
+
+_SIZES = Slot["tuple[int, ...] | None"]("sizes_of_parts")
 
 
 def share_of(batch: ReplicaBatch) -> Share:
@@ -20,14 +23,33 @@ def share_of(batch: ReplicaBatch) -> Share:
         share = agree_on_share(batch.num_examples)
     else:
         share = make_share(batch.num_examples, batch.global_examples, batch.first_row)
-    return share._replace(logged_per_example=_logged_per_example(batch, share), static_rows=static_rows(batch))
+    sizes = None if static_sizes(batch) is None else (_SIZES.value or ())
+    return share._replace(logged_per_example=_logged_per_example(batch, share), static_sizes=sizes)
 
 
-def static_rows(batch: ReplicaBatch) -> int | None:
-    """How many rows a replica's batch has, where its shapes say so, and all the same."""
+def sizes_of_parts(parts: Sequence[Any], replicas: LocalReplicas) -> tuple[int, ...] | None:
+    """`Share.static_sizes` of the replicas of this process.
+
+    Args:
+        parts: What each of them gets.
+        replicas: Which they are: of those of other workers nothing is known.
+    """
+    known = [static_sizes(part) if isinstance(part, ReplicaBatch) else None for part in parts]
+    if any(sizes is None for sizes in known):
+        return None
+    return () if replicas.on_several_workers else tuple(sorted({size for sizes in known for size in sizes or ()}))
+
+
+def knowing_sizes(sizes: tuple[int, ...] | None) -> contextlib.AbstractContextManager[None]:
+    """Says on a replica what `sizes_of_parts` has found."""
+    return _SIZES.carrying(sizes)
+
+
+def static_sizes(batch: ReplicaBatch) -> tuple[int, ...] | None:
+    """How many rows a replica's batch has, where its shapes say so; None where they do not."""
     leaves = tf.nest.flatten(batch.data)
     found = {leaves[place].shape[0] for place in places_of_rows(batch) if leaves[place].shape.rank}
-    return found.pop() if len(found) == 1 else None
+    return None if None in found else tuple(sorted(found))
 
 
 def _logged_per_example(batch: ReplicaBatch, share: Share) -> Any:

@@ -66,8 +66,9 @@ class Share(NamedTuple):
     """The logical replica whose rows they are, a number or an integer tensor: by it, random numbers are drawn."""
     micro_step: Any = 0
     """Which micro-step of the replica's rows they are of, a number or an integer tensor: as `logical`."""
-    static_rows: int | None = None
-    """n_i where it is known as the step is traced: each size of a batch has a trace of its own, or it runs eagerly."""
+    static_sizes: tuple[int, ...] | None = None
+    """How many rows replicas have, where that is known as the step is traced, or it runs eagerly; none where only a
+    replica's own number is known, None where none is. The same on all of them."""
     denominators: Denominators | None = None
     """Sums over replicas and micro-steps that are known before the step; None where each is asked for on the way."""
 

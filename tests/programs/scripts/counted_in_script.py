@@ -1,4 +1,4 @@
-"""A step under debugging that counts in the script: a warm-up by a global number, an object that notes, NumPy's draws."""
+"""A step under debugging that counts in the script: a warm-up by a global, an object that notes, NumPy's draws."""
 
 import keras
 import numpy as np

@@ -18,6 +18,7 @@ from tfscale.framework.models import runs_eagerly
 from tfscale.gradients.double_buffer import at_once
 from tfscale.replicas.all_reduce import all_gather
 from tfscale.replicas.one_trace import on_parts, own_part
+from tfscale.replicas.own_share import knowing_sizes, sizes_of_parts
 from tfscale.replicas.replica_batch import (
     LocalReplicas,
     ReplicaBatch,
@@ -254,7 +255,7 @@ class StepRunner:
         numbers, held = self._begun.numbers()
 
         def on_replica(own: Any) -> Any:
-            with numbers.of_replica(held):
+            with numbers.of_replica(held), knowing_sizes(sizes):
                 return on_own_rows(replica_step, own)
 
         parts: Sequence[Any]
@@ -262,6 +263,7 @@ class StepRunner:
             parts = [of_replica(self._strategy, batch, replica) for replica in range(self._replicas.here)]
         else:
             parts = own_parts(batch, self._replicas)
+        sizes = sizes_of_parts(parts, self._replicas)
         with on_parts(parts):
             return self._strategy.run(lambda: on_replica(own_part(parts, self._replicas.first)))
 

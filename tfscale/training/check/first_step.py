@@ -27,7 +27,7 @@ from tfscale.gradients.own_noise import own_noise
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.own_functions import trace_anew
-from tfscale.replicas.own_share import as_lone_replica
+from tfscale.replicas.own_share import as_lone_replica, knowing_sizes, sizes_of_parts
 from tfscale.replicas.progress import counting_nothing
 from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_replicas, mark_rows, places_of_rows
 from tfscale.replicas.xla import without_xla
@@ -290,13 +290,13 @@ class TwoRuns:
         for part in parts:
             mark_rows(part)
         layouts: list[Any] = []
-        held = self._numbers.held()
+        held, known_sizes = self._numbers.held(), sizes_of_parts(parts, self._replicas)
 
         def on_replica() -> list[Any]:
             part = own_part(parts, self._replicas.first)
             recorder = Recorder(None if tf.executing_eagerly() else tf.compat.v1.get_default_graph())
             own, met = self._numbers.of_replica(held), meeting_terms(self._terms, recorder)
-            with own, at_once(), without_xla(), counting_nothing(), met:
+            with own, knowing_sizes(known_sizes), at_once(), without_xla(), counting_nothing(), met:
                 outputs = self._steps.divided(part)
                 recorder.finish()
             flat, layout = _flatten(outputs, recorder)
