@@ -20,12 +20,12 @@ REFUSED = (
     "a loop",
     "a loop in a condition that all decide alike",
     "random numbers",
-    "random numbers of Keras",
     "a metric's state",
     "an eager function's rows",
 )
 ALLOWED = (
     "no condition",
+    "a random number of Keras",
     "a variable",
     "a number",
     "a sum of all",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 from typing import Any, ClassVar
 
 import keras
@@ -16,7 +17,8 @@ from tfscale.training.check.full_float32 import full_float32
 class Telling(keras.layers.Layer):
     """Notes in each step whether products are in TF32."""
 
-    in_tf32: ClassVar[list[bool]] = []
+    # No list: what looks at a step puts that back.
+    in_tf32: ClassVar[queue.SimpleQueue[bool]] = queue.SimpleQueue()
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         if not training:
@@ -25,7 +27,7 @@ class Telling(keras.layers.Layer):
         return inputs + tf.ensure_shape(nothing, [])
 
     def _note(self) -> np.ndarray:
-        self.in_tf32.append(is_in_tf32())
+        self.in_tf32.put(is_in_tf32())
         return np.zeros((), "float32")
 
 
@@ -44,7 +46,7 @@ def settings(tf32: bool) -> tuple[list[bool], bool]:
         model = dp.prepare(keras.Sequential([keras.Input((3,)), Telling(), keras.layers.Dense(1)]))
         model.compile("sgd", "mse")
     model.fit(x, x[:, :1], batch_size=6, verbose=0)
-    return Telling.in_tf32, is_in_tf32()
+    return [Telling.in_tf32.get() for _ in range(Telling.in_tf32.qsize())], is_in_tf32()
 
 
 def settings_around_an_error() -> list[bool]:

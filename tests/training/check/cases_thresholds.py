@@ -56,7 +56,7 @@ ROW_BY_ROW: dict[str, Any] = {
     "the largest of each row": lambda rows: _mean(tf.reduce_max(tf.stack([rows, rows - 1.0], axis=1), axis=1)),
     "a whole number of each row": lambda rows: _mean(rows * tf.gather([1.0, 0.5], tf.cast(rows / FAR, tf.int32))),
     "the slope of each row": lambda rows: _mean(tf.square(_each_limited(rows))),
-    "a draw": lambda rows: tf.where(tf.random.uniform([]) > 2.0, 0.0, _mean(rows)),
+    "a draw": lambda rows: tf.where(keras.random.uniform([]) > 2.0, 0.0, _mean(rows)),
 }
 # By name: what a step makes of its gradients.
 OF_GRADIENTS: dict[str, Any] = {

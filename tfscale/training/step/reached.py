@@ -37,6 +37,7 @@ from tfscale.training.step.kept_values import CONTAINERS
 
 # Of what a longer list holds nothing counts steps.
 _LONGEST = 512
+# What leads nowhere.
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, np.ndarray)
 # Keras's own, which no step of a user's decides by.
 _OF_KERAS = {"autocast", "built", "call_signature_parameters", "compiled", "name", "stop_training", "supports_jit"}
@@ -75,15 +76,6 @@ def reached_from(things: Iterable[Any]) -> Reached:
 
     Args:
         things: Classes of the user's own, their objects, functions.
-
-    Example:
-        >>> def make():
-        ...     counted = {"steps": 0}
-        ...     def step():
-        ...         counted["steps"] += 1
-        ...     return step
-        >>> [holder.values() for holder in reached_from([make()]).holders]
-        [{'counted': {'steps': 0}}]
     """
     return _Walk(things).reached()
 
@@ -251,9 +243,7 @@ def _that_change(values: Mapping[str, Any], names: _Names) -> set[str]:
 
 def _leads_on(value: Any) -> bool:
     """Whether it may hold anything, or be code."""
-    return value is not None and not isinstance(
-        value, bool | int | float | complex | str | bytes | np.generic | np.ndarray
-    )
+    return value is not None and not isinstance(value, _PLAIN)
 
 
 def _is_iterator(value: Any) -> bool:
@@ -295,12 +285,7 @@ def _is_own_code(thing: Any) -> bool:
 
 
 def is_own(thing: Any) -> bool:
-    """Whether a value is a function of the user's own, or an object of such a class.
-
-    Example:
-        >>> is_own(lambda x: x), is_own(print), is_own(1.0)
-        (True, False, False)
-    """
+    """Whether a value is a function of the user's own, or an object of such a class."""
     if isinstance(thing, types.FunctionType | types.MethodType):
         return _is_own_code(getattr(thing, "__func__", thing))
     return hasattr(thing, "__dict__") and not isinstance(thing, types.ModuleType | type) and _is_own_code(type(thing))
