@@ -22,6 +22,7 @@ LABELS = ROWS[:, :1] - ROWS[:, 1:2]
 STEPS = 0
 COUNTS = {"steps": 0.0}
 SEEN: list[int] = []
+TENSORS: list[Any] = []
 GENERATOR = np.random.default_rng(1)
 CYCLE = itertools.cycle([0.0, 1.0, 2.0])
 # Made where TensorFlow has its replicas.
@@ -213,6 +214,10 @@ def loops(eager: bool) -> dict[str, Any]:
         SEEN.append(float(rows[0, 0]) if eager else 1)
         return tf.reduce_sum(rows)
 
+    def keeping(rows: Any) -> Any:
+        TENSORS.append(tf.reduce_sum(rows))
+        return tf.reduce_sum(rows)
+
     def queued(rows: Any) -> Any:
         queue.enqueue_many(rows[:, 0])
         return tf.reduce_sum(queue.dequeue_many(tf.shape(rows)[0]))
@@ -229,7 +234,7 @@ def loops(eager: bool) -> dict[str, Any]:
     functions: dict[str, Any] = {name: counting(weigh) for name, weigh in COUNTERS.items()}
     functions |= {name: counting(weigh) for name, weigh in ITERATORS.items()}
     found: dict[str, Any] = {}
-    for name, function in {**functions, "notes": noting, "queue": queued, "late": bent_late}.items():
+    for name, function in {**functions, "notes": noting, "keeps": keeping, "queue": queued, "late": bent_late}.items():
         run = functools.partial(strategy.run, function, args=(batch,))
         with from_the_start():
             try:

@@ -166,6 +166,8 @@ def test_what_loops_are_refused(looped):
     eager, found = looped
     assert "must not take from an iterator" in found["a cycle"]
     assert "must keep what it keeps in variables" in found["queue"]
+    assert "keeps in Python must be the same on all replicas" in found["keeps"]
+    assert "TENSORS" in found["keeps"]
     if eager:
         assert "must not take from an iterator" in found["a data set"]
         assert "keeps in Python must be the same on all replicas" in found["notes"]

@@ -43,6 +43,18 @@ def holds_made(value: Any) -> bool:
     return any(map(is_made, _leaves(value)))
 
 
+def holds_symbols(value: Any) -> bool:
+    """Whether a container has any tensor in it that is a symbol of a graph.
+
+    Example:
+        >>> seen = []
+        >>> _ = tf.function(lambda x: seen.append(x)).get_concrete_function(tf.TensorSpec([]))
+        >>> holds_symbols(seen), holds_symbols([tf.constant(1.0)])
+        (True, False)
+    """
+    return isinstance(value, CONTAINERS) and any(map(tf.is_symbolic_tensor, _leaves(value)))
+
+
 def is_plain(value: Any) -> bool:
     """Whether it is a value by itself, or a container of anything.
 

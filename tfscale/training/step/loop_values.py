@@ -32,7 +32,9 @@ class LoopValues:
         self._values = PythonValues(reached_from([function]))
         self._held = self._values.held()
         self._left = list[dict[str, np.ndarray]]()
-        if self._values.iterators and (strategy.num_replicas_in_sync > 1 or not tf.executing_eagerly()):
+        self._known, self._symbols = {*self._values.holding_symbols()}, set[str]()
+        self._are_several = strategy.num_replicas_in_sync > 1
+        if self._values.iterators and (self._are_several or not tf.executing_eagerly()):
             raise ModelError(
                 "A function of `strategy.run` must not take from an iterator: each replica would get what comes next, "
                 "and one device one thing for all rows.\n"
@@ -52,6 +54,8 @@ class LoopValues:
             with self._values.of_replica(self._held):
                 results = step(*args, **kwargs)
                 self._left.append({**self._values.read(), **self._values.read_containers()})
+                # Those of one replica would be left, of which nobody knows what they are.
+                self._symbols |= {*self._values.holding_symbols()} - self._known
                 return results
 
         return on_replica
@@ -77,6 +81,8 @@ class LoopValues:
         """
         first, *others = self._left or [{}]
         apart = {name for other in others for name, value in first.items() if not _are_equal(value, other.get(name))}
+        if self._are_several:
+            apart |= self._symbols
         if apart:
             raise ModelError(
                 "What a function of `strategy.run` keeps in Python must be the same on all replicas: one device keeps "

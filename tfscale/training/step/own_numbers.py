@@ -18,7 +18,7 @@ from tfscale.framework.models import flat_layers, given_to_compile
 from tfscale.gradients.updaters import held_optimizers
 from tfscale.replicas.turns import around_turns
 from tfscale.training.step.holders import Attributes, Draws, Holder
-from tfscale.training.step.kept_values import CONTAINERS, holds_made, numbers_in, restorer
+from tfscale.training.step.kept_values import CONTAINERS, holds_made, holds_symbols, numbers_in, restorer
 from tfscale.training.step.reached import Reached, is_own, reached_from
 
 
@@ -64,6 +64,15 @@ class PythonValues:
                 numbers = numbers_in(value)
                 if numbers is not None:
                     yield holder.title(name), value, numbers
+
+    def holding_symbols(self) -> list[str]:
+        """Names of lists and the like in which there are tensors of a graph."""
+        return [
+            holder.title(name)
+            for holder in self._reached.holders
+            for name, value in holder.values().items()
+            if holds_symbols(value)
+        ]
 
     def held(self) -> list[_Held]:
         """For `put_back`."""
