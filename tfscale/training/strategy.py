@@ -345,8 +345,8 @@ def _look_at_loop(
             refuse_copies_apart(strategy)
             warn_of_numbers(strategy, results)
         return
-    # What a variable gets may be returned, too: the variable is what has a name.
     refuse_kept_elsewhere(strategy, first)
+    # What a variable gets may be returned, too: the variable is what has a name.
     refuse_states_apart(strategy, first, [each[0] if each else None for each in rows])
     refuse_parts_beside_others(strategy, results)
     refuse_numbers_apart(strategy, first, rows, results)
