@@ -130,7 +130,7 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
         return update(value, sample_weight=weight)
     is_divided = share.num_replicas > 1 or share.logical is not None
     if is_divided and (is_gathered(metric) or _may_need_all_rows(metric, args, share)):
-        _refuse_logical(metric, share)
+        _refuse_parts(metric, share)
         return _update_with_all_rows(metric, args, kwargs)
     if type(metric).update_state not in _COUNTING_NUMBERS or len(args) != 1 or kwargs.get("sample_weight") is not None:
         return update(*args, **kwargs)
@@ -144,12 +144,12 @@ def _update(reference: weakref.ref[keras.metrics.Metric], *args: Any, **kwargs: 
     return update(as_mean(value, share) if is_sum else value, sample_weight=tf.cast(share.weight, metric.dtype))
 
 
-def _refuse_logical(metric: keras.metrics.Metric, share: Share) -> None:
-    if share.logical is not None:
+def _refuse_parts(metric: keras.metrics.Metric, share: Share) -> None:
+    if share.logical is not None or share.is_part:
         raise ModelError(
-            "With `logical_replicas` a metric must count each row by itself, or numbers of them.\n"
+            "With `micro_batch` or `logical_replicas` a metric must count each row by itself, or numbers of them.\n"
             f"Received: metric {metric.name!r}, which needs all rows of a batch at the same time. Leave it out of "
-            "`compile` and compute it from `predict`, or leave `logical_replicas` out."
+            "`compile` and compute it from `predict`, or leave these arguments out."
         )
 
 

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tfscale.exact.terms import counting_anew
 from tfscale.framework.models import call_model, compute_loss_of
+from tfscale.gradients.changing_nothing import ChangingNothing
 from tfscale.gradients.logical_replicas import (
     LogicalReplicas,
     logical_parts,
@@ -91,7 +92,7 @@ def sum_over_micro_steps(
     """
     totals = _global_denominators(model, batch, share, division)
     share = share._replace(denominators=Denominators(totals))
-    state = StepState(model, statistics, is_logical=isinstance(division, LogicalReplicas))
+    state = StepState(model, statistics)
     counts = Counts(counted if adds_in_tree(division) else ())
 
     def run_apart(part: Part) -> list[Any]:
@@ -107,25 +108,18 @@ def sum_over_micro_steps(
     return sums[len(counts) :]
 
 
-def changing_nothing(model: keras.Model) -> keras.StatelessScope:
-    """A scope in which a pass of `model` changes no variable."""
-    # Weight regularizers look for their variables here.
-    values = [(variable, variable.value) for variable in model.trainable_weights]
-    return keras.StatelessScope(state_mapping=values, collect_losses=True)
-
-
 def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, division: Division) -> list[Any]:
     """What the loss terms divide by, where it is not the number of examples: sums over all parts of all replicas.
 
     They must be known before the first gradient is. The pass that counts them changes no variable; what it computes
     besides masks and weights is not asked for, and left out by TensorFlow.
     """
-    state = StepState(model, [], is_logical=isinstance(division, LogicalReplicas))
+    state = StepState(model, [])
 
     def run(part: Part) -> list[Any]:
         counting = Denominators()
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(part.batch.data)
-        with changing_nothing(model):
+        with ChangingNothing(model) as scope:
             state.begin(part)
             # By itself, no layer exchanges anything.
             with in_share(
@@ -136,6 +130,7 @@ def _global_denominators(model: keras.Model, batch: ReplicaBatch, share: Share, 
                 y_pred = call_model(model, x, training=True)
             with in_share(part.share._replace(denominators=counting)):
                 compute_loss_of(model, x, y, y_pred, sample_weight, training=True)
+            scope.refuse_made_of_others(counting.found)
         return counting.found
 
     if adds_in_tree(division):

@@ -18,24 +18,20 @@ class StepState:
 
     Each part begins with the moving statistics of before the step: what they become is averaged, as over replicas.
     Each draws from streams of its own; after the step the generators are where the first part left them, so that they
-    are equal on replicas with different numbers of parts. So is what else a layer keeps, of logical replicas.
+    are equal on replicas with different numbers of parts. So is what else a layer keeps, such as a count of its calls.
 
     Args:
         model: The model that is trained or evaluated.
         statistics: The moving averages of its BatchNormalization layers.
-        is_logical: Whether the parts are logical replicas.
     """
 
-    def __init__(self, model: keras.Model, statistics: Sequence[keras.Variable], *, is_logical: bool = False):
-        self._is_logical = is_logical
+    def __init__(self, model: keras.Model, statistics: Sequence[keras.Variable]):
         self._statistics = list(statistics)
         self._seeds = [generator.state for generator in separate_generators(model)]
-        if is_logical:
-            self._seeds += kept_by_layers(model, [*self._statistics, *self._seeds])
+        self._seeds += kept_by_layers(model, [*self._statistics, *self._seeds])
         self._before = [tf.convert_to_tensor(each.value) for each in (*self._statistics, *self._seeds)]
         # Weights, which a layer may change in its pass. What no part changes is not read.
-        weights = model.trainable_variables if is_logical else []
-        self._weights_before = [(weight, tf.convert_to_tensor(weight.value)) for weight in weights]
+        self._weights_before = [(each, tf.convert_to_tensor(each.value)) for each in model.trainable_variables]
         self._after_first: list[tf.Tensor] = []
 
     def begin(self, part: Part) -> None:

@@ -65,6 +65,7 @@ def set_communication_options(strategy: tf.distribute.Strategy, options: Any, pa
 
 
 _READY = Flag("all_are_ready")
+_COMPARES_SIZES = Flag("compares_sizes")
 
 
 def all_are_ready() -> contextlib.AbstractContextManager[None]:
@@ -230,6 +231,7 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
         return _gather_texts(rows)
     _refuse_to_send_here()
     rows = rows if rows.shape.rank is not None else _of_one_rank(rows)
+    rows = _of_one_size(rows) if _COMPARES_SIZES.is_raised and rows.shape.rank > 1 else rows
     wire = _cast(rows, type_on_the_wire(rows.dtype))
     progress = current_progress()
     if progress is not None:
@@ -252,6 +254,23 @@ def _of_one_rank(rows: tf.Tensor) -> tf.Tensor:
     ranks = all_gather(tf.reshape(tf.rank(rows), [1]))
     text = "What is to be gathered has another rank on another replica: a `squeeze` without an axis?"
     with tf.control_dependencies([tf.debugging.assert_equal(ranks, tf.rank(rows), text)]):
+        return tf.identity(rows)
+
+
+def comparing_sizes() -> contextlib.AbstractContextManager[None]:
+    """Has `all_gather` end with an error on every replica where the rows are not as large on all of them.
+
+    So it is for a table of the rows by the rows (`tf.matmul(x, x, transpose_b=True)`), of uneven shares. What is looked
+    at may be one, and is then tried in another way; a collective per call more would cost every step too much.
+    """
+    return _COMPARES_SIZES.raised()
+
+
+def _of_one_size(rows: tf.Tensor) -> tf.Tensor:
+    with _COMPARES_SIZES.carrying(False):
+        sizes = all_gather(tf.shape(rows)[tf.newaxis, 1:])
+    text = "What is to be gathered has rows of another size on another replica."
+    with tf.control_dependencies([tf.debugging.assert_equal(sizes, tf.shape(rows)[tf.newaxis, 1:], text)]):
         return tf.identity(rows)
 
 

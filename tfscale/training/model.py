@@ -26,6 +26,7 @@ from tfscale.framework.fit import keep_last_logs
 from tfscale.framework.models import flat_layers, replace_auto_jit_compile, replace_symbolic_build
 from tfscale.gradients import scope_checks
 from tfscale.gradients.compression.choice import check_compression_devices
+from tfscale.gradients.micro_steps import Division
 from tfscale.gradients.network import Network, choose_network
 from tfscale.gradients.sending import choose_sending
 from tfscale.moved import refusing_moved
@@ -159,7 +160,7 @@ class ModelMethods:
         self._sending = options.sending
         self._logical = LogicalRun(model, strategy, options)
         self._runner = StepRunner(model, strategy, self._calls, as_traced=options.deterministic)
-        self._steps = ModelSteps(model, strategy, options, self._logical)
+        self._steps = ModelSteps(model, strategy, options, self._logical, self._divide)
         self._data_spec: Any = None
         self._ends: dict[str, DataEnd] = {}
         self._fit: RecoverableFit | None = None
@@ -175,7 +176,7 @@ class ModelMethods:
             setattr(model, name, getattr(self, name))
         for name in ("fit", "evaluate", "predict"):
             setattr(model, name, self._checked(name))
-        guard_calls_on_batches(model, self._strategy)
+        guard_calls_on_batches(model, self._strategy, self._sending)
         model.compile = self._compiled_inside()
         replace_symbolic_build(model, self.build)
         replace_auto_jit_compile(model, self._would_compile)
@@ -199,8 +200,7 @@ class ModelMethods:
         forget_expected_batch(self._strategy)
         if self._model.train_function is None or force:
             look = self._steps.adapt("train_step", self._data_spec)
-            division = self._logical.divide(self._model) or self._micro_batch.divide(self._model, self._data_spec)
-            default = functools.partial(step.train_step, division=division)
+            default = functools.partial(step.train_step, division=self._divide("train_step"))
             steps = default, step.own_train_step, self._options.batch_norm
             function = self._logging_function("train_step", look, *steps)
             self._model.train_function = comparing_first(self._ending(function, "train_step"), self._strategy)
@@ -212,12 +212,16 @@ class ModelMethods:
         """As `keras.Model.make_test_function`."""
         if self._model.test_function is None or force:
             look = self._steps.adapt("test_step", self._data_spec)
-            division = self._logical.divide(self._model) or self._micro_batch.divide(self._model)
-            default = functools.partial(step.test_step, division=division)
+            default = functools.partial(step.test_step, division=self._divide("test_step"))
             function = self._logging_function("test_step", look, default, step.own_test_step)
             self._model.test_function = comparing_first(self._ending(function, "test_step"), self._strategy)
         self._ends["test_step"].begin(self._data_spec)
         return self._model.test_function
+
+    def _divide(self, name: str) -> Division | None:
+        """Into which parts a replica takes its rows in a step of the model as it is built and compiled."""
+        spec = self._data_spec if name == "train_step" else None
+        return self._logical.divide(self._model) or self._micro_batch.divide(self._model, spec)
 
     def _ending(self, function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
         plain = functools.partial(keras_step, self._model, name)

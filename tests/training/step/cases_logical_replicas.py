@@ -97,8 +97,7 @@ def _own_code(dp: Any) -> Outcome:
         # Without logical replicas each device's thread would make one of its own.
         keras.random.uniform(())
         own = [keras.Input((8,)), OwnNoise(), Counting(), keras.layers.Dense(4)]
-        # Looked at where it is done by each of four replicas.
-        model = dp.prepare(keras.Sequential(own), check="auto" if dp.num_replicas == LOGICAL else "off")
+        model = dp.prepare(keras.Sequential(own))
         model.compile(**classifying()())
     return observe_fit(model, labelled(58)())
 

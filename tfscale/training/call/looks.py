@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 # Of what has not shown in so many calls there will be little to see.
@@ -21,6 +22,26 @@ class Look(Protocol):
             batch: As for the first.
             is_next: Whether nothing was run that was not looked at.
         """
+
+
+class OneAfterTheOther:
+    """Looks in several ways, each once those before it have found nothing.
+
+    Args:
+        looks: In this order.
+    """
+
+    def __init__(self, looks: Sequence[Look]):
+        self._looks = tuple(looks)
+
+    def __call__(self, batch: Any) -> None:
+        """Looks at the first batch."""
+        for look in self._looks:
+            look(batch)
+
+    def again(self, batch: Any, *, is_next: bool) -> bool:
+        """Looks at a later one; returns whether the step is to be traced anew."""
+        return any(look.again(batch, is_next=is_next) for look in self._looks)
 
 
 class Looks:

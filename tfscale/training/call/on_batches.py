@@ -10,6 +10,8 @@ import keras
 import tensorflow as tf
 
 from tfscale.cluster.place import ON_BATCH
+from tfscale.exact.plain_step import has_own_step
+from tfscale.gradients.sending import Sending
 from tfscale.replicas.failures import failing_together
 from tfscale.replicas.one_at_a_time import one_at_a_time
 from tfscale.replicas.uncaught import begin_loop
@@ -17,20 +19,22 @@ from tfscale.training.call.call_errors import freeing_when_python_ends, naming_e
 from tfscale.training.call.equal_weights import WeightsOfCalls
 from tfscale.training.call.half_made import noting_half_made, refuse_half_made
 from tfscale.training.call.labels_of_calls import LabelsOfCalls
+from tfscale.training.call.met_optimizers import meet_optimizers
 
 
-def guard_calls_on_batches(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+def guard_calls_on_batches(model: keras.Model, strategy: tf.distribute.Strategy, sending: Sending) -> None:
     """Has these methods of a model end with the errors that `fit` ends with.
 
     Args:
         model: To be prepared.
         strategy: Of the model.
+        sending: How its gradients travel.
     """
     for name in ON_BATCH:
-        setattr(model, name, _guarded(model, strategy, name))
+        setattr(model, name, _guarded(model, strategy, sending, name))
 
 
-def _guarded(model: keras.Model, strategy: tf.distribute.Strategy, name: str) -> Callable[..., Any]:
+def _guarded(model: keras.Model, strategy: tf.distribute.Strategy, sending: Sending, name: str) -> Callable[..., Any]:
     method = getattr(type(model), name).__get__(model)
     labels, weights = LabelsOfCalls(strategy, name), WeightsOfCalls(name, model, strategy)
 
@@ -48,6 +52,9 @@ def _guarded(model: keras.Model, strategy: tf.distribute.Strategy, name: str) ->
             weights.compare()
             # `predict_on_batch` has none.
             labels.compare(kwargs.get("y", args[1] if len(args) > 1 else None))
+            if has_own_step(model, name):
+                # It may update by itself, and make what it updates.
+                meet_optimizers(model, strategy, sending)
             return method(*args, **kwargs)
 
     return call

@@ -22,7 +22,8 @@ from tfscale.exact.terms import Term, Terms
 from tfscale.gradients.updaters import held_optimizers
 from tfscale.replicas.agreement import any_of_workers
 from tfscale.training.check.check_rows import CheckRows
-from tfscale.training.check.first_step import Outcome, TwoRuns
+from tfscale.training.check.first_step import TwoRuns
+from tfscale.training.check.outcome import Outcome
 from tfscale.training.check.step_differences import (
     Difference,
     log_differences,

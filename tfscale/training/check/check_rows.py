@@ -64,15 +64,23 @@ class CheckRows(NamedTuple):
         return SEVERAL_SIZES in self.parts[0].whole
 
     @classmethod
-    def of(cls, batch: Any, strategy: tf.distribute.Strategy, amount: Amount = Amount.MOST) -> CheckRows:
+    def of(
+        cls,
+        batch: Any,
+        strategy: tf.distribute.Strategy,
+        amount: Amount = Amount.MOST,
+        *,
+        logical: int | None = None,
+    ) -> CheckRows:
         """The first rows of a batch.
 
         Args:
             batch: A global batch, one `ReplicaBatch` for each replica here, or what TensorFlow distributed.
             strategy: Whose replicas are to get them.
             amount: How many of them.
+            logical: Among how many logical replicas they are divided.
         """
-        replicas = local_replicas(strategy)
+        replicas = local_replicas(strategy)._replace(logical=logical)
         parts, is_divided = _parts(batch, strategy)
         places = _places(parts[0].whole)
         few = replicas.total + 1

@@ -20,10 +20,11 @@ import tensorflow as tf
 
 from tfscale.exact.randomness import draw_as_first_here, seed_generators
 from tfscale.exact.silence import Level, draws_one_number, silenced
-from tfscale.exact.terms import Recorder, Term, Terms, meet_term, meeting_terms
+from tfscale.exact.terms import Recorder, Terms, meet_term, meeting_terms
 from tfscale.framework.graphs import captured_from_outside, without_graph_optimizer
 from tfscale.gradients.double_buffer import at_once
 from tfscale.gradients.own_noise import own_noise
+from tfscale.replicas.all_reduce import comparing_sizes
 from tfscale.replicas.made import made_under
 from tfscale.replicas.one_trace import on_parts, own_part
 from tfscale.replicas.own_functions import trace_anew
@@ -33,6 +34,7 @@ from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_re
 from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
 from tfscale.training.check.kept_elsewhere import kept_elsewhere
+from tfscale.training.check.outcome import Outcome, outcome_of
 from tfscale.training.check.own_draws import own_draws
 from tfscale.training.check.quotients import divided_apart
 from tfscale.training.check.step_hidden import describe_doubt, describe_hidden
@@ -56,6 +58,8 @@ class Steps:
         eager: Whether the model is run eagerly.
         is_own: Whether the user's class defines the step.
         tells: What its logs are: `"log"` or `"prediction"`.
+        in_parts: Whether `divided` runs a replica's rows in parts, one after the other. Then what leaves the parts is
+            compared, and not what is met in one of them.
     """
 
     divided: Callable[[ReplicaBatch], Any]
@@ -65,41 +69,7 @@ class Steps:
     eager: bool = False
     is_own: bool = False
     tells: str = "log"
-
-
-@dataclasses.dataclass
-class Outcome:
-    """What one run of the step has left."""
-
-    logs: dict[str, np.ndarray]
-    if_mean: dict[Term, dict[str, np.ndarray]]
-    """By term and name, as of the global batch, where the term is a mean over its examples."""
-    if_sum: dict[Term, dict[str, np.ndarray]]
-    """The same where it is a sum."""
-    state: dict[str, np.ndarray]
-    """Variables by name."""
-    apart: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """Of variables that the replicas no longer have alike, the value that is farthest from the first replica's."""
-    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """What lists and the like hold that the step keeps in Python."""
-
-    def scale(self) -> float:
-        """The size of the largest gradient, or the root of the loss where there is none."""
-        sizes: dict[str, float] = {"gradients": 0.0, "loss": 0.0}
-        for term, record in self.if_mean.items():
-            if term.kind in sizes:
-                values = [float(np.max(np.abs(value), initial=0.0)) for value in record.values()]
-                sizes[term.kind] = max([sizes[term.kind], *values])
-        return sizes["gradients"] or sizes["loss"] ** 0.5
-
-    def is_finite(self) -> bool:
-        """Whether all that the step computed of its rows are numbers."""
-        return all(np.all(np.isfinite(value)) for record in self.if_mean.values() for value in record.values())
-
-    def is_without_gradient(self) -> bool:
-        """Whether an optimizer was given zeros only."""
-        given = [record for term, record in self.if_mean.items() if term.kind == "gradients"]
-        return bool(given) and not any(np.any(value) for record in given for value in record.values())
+    in_parts: bool = False
 
 
 class TwoRuns:
@@ -166,6 +136,11 @@ class TwoRuns:
         return describe_doubt(self.divided_apart, what)
 
     @property
+    def in_parts(self) -> bool:
+        """Whether the divided step runs a replica's rows in parts."""
+        return self._steps.in_parts
+
+    @property
     def iterators(self) -> list[str]:
         """Names of iterators that it may take from, of which nobody can give back what was taken."""
         return self._numbers.iterators
@@ -208,7 +183,7 @@ class TwoRuns:
             parts: Of all replicas of this process.
             what: The step, for people.
         """
-        if not self._steps.eager:
+        if not self._steps.eager or self._steps.in_parts:
             return
         traced = tf.function(lambda given: self._divided(given, []), autograph=False)
         try:
@@ -256,7 +231,10 @@ class TwoRuns:
             kept = self._numbers.read_containers()
         # What was added is nothing that the step has made.
         state |= {name: state[name] - more for name, more in added.items() if name in state}
-        return dataclasses.replace(_outcome(values, layout[0], state), apart=apart, kept=kept)
+        outcome = outcome_of(values, layout[0], state)
+        if self._steps.in_parts:
+            outcome = outcome.of_whole_step()
+        return dataclasses.replace(outcome, apart=apart, kept=kept)
 
     def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
         layout: list[Any] = []
@@ -296,7 +274,15 @@ class TwoRuns:
             part = own_part(parts, self._replicas.first)
             recorder = Recorder(None if tf.executing_eagerly() else tf.compat.v1.get_default_graph())
             own, met = self._numbers.of_replica(held), meeting_terms(self._terms, recorder)
-            with own, knowing_sizes(known_sizes), at_once(), without_xla(), counting_nothing(), met:
+            with (
+                own,
+                knowing_sizes(known_sizes),
+                at_once(),
+                without_xla(),
+                counting_nothing(),
+                comparing_sizes(),
+                met,
+            ):
                 outputs = self._steps.divided(part)
                 recorder.finish()
             flat, layout = _flatten(outputs, recorder)
@@ -306,7 +292,7 @@ class TwoRuns:
         known = 0 if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
         with on_parts(parts):
             results = self._strategy.run(on_replica)
-        if not tf.executing_eagerly():
+        if not tf.executing_eagerly() and not self._steps.in_parts:
             self.kept_elsewhere = kept_elsewhere(self._strategy, known)
             self.assigned_apart = assigned_apart(self._strategy, known)
             sizes = {size for part in parts for size in _sizes(part)}
@@ -384,14 +370,3 @@ def _shape_of(logs: dict[str, Any]) -> list[str]:
 
 def _as_tensors(logs: dict[str, Any]) -> list[Any]:
     return [tf.convert_to_tensor(value) for value in keras.tree.flatten(dict(logs))]
-
-
-def _outcome(values: list[np.ndarray], layout: Any, state: dict[str, np.ndarray]) -> Outcome:
-    names, records = layout
-    left = iter(values)
-    logs = {name: next(left) for name in names}
-    if_mean, if_sum = {}, {}
-    for term, labels in records:
-        if_mean[term] = {label: next(left) for label in labels}
-        if_sum[term] = {label: next(left) for label in labels}
-    return Outcome(logs, if_mean, if_sum, state)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
+from tfscale.errors import ParityError, TfscaleError
 from tfscale.training.check.step_differences import Difference
 
 _SHOWN = 3
+# Characters of somebody else's error.
+_SHOWN_OF_ERROR = 500
 OF_LATER = (
     "\nIt is that of one replica as it begins, and not with other values of counters, weights or flags in its state, "
     "with another number drawn for the whole batch, "
@@ -18,7 +22,9 @@ OF_LATER = (
 )
 
 
-def describe_difference(differences: Sequence[Difference], what: str, num_replicas: int, num_rows: int) -> str:
+def describe_difference(
+    differences: Sequence[Difference], what: str, num_replicas: int, num_rows: int, *, in_parts: bool = False
+) -> str:
     """The text of the error: what differs, why most likely, and the way out.
 
     Args:
@@ -26,17 +32,44 @@ def describe_difference(differences: Sequence[Difference], what: str, num_replic
         what: The step, such as "first step of model 'a'".
         num_replicas: Of the job.
         num_rows: On which the step was tried.
+        in_parts: Whether its replicas took their rows in parts.
     """
     ordered = sorted(differences, key=lambda row: _ORDER.index(row.kind))
     shown = "\n".join(f"  {_line(row)}" for row in ordered[:_SHOWN])
     more = f"\n  and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-    cause = next(text for fits, text in _RULES if fits(ordered))
+    cause = _OF_PARTS if in_parts else next(text for fits, text in _RULES if fits(ordered))
+    unlike = "is not that of one pass" if in_parts else f"on {num_replicas} replicas is not that of one replica"
     return (
-        f"The {what} on {num_replicas} replicas is not that of one replica. "
+        f"The {what} {unlike}. "
         f"It was tried on {num_rows} rows; nothing was updated by it.\n"
         f"Received:\n{shown}{more}\n"
         f"Likeliest cause: {cause}"
     )
+
+
+@contextlib.contextmanager
+def failing_when_divided(what: str, shares: Sequence[int], num_rows: int) -> Iterator[None]:
+    """Says so where a step fails that one replica can take.
+
+    Args:
+        what: The step.
+        shares: Rows of each replica here.
+        num_rows: On which the step was tried.
+
+    Raises:
+        ParityError: In place of an error that is not tfscale's.
+    """
+    try:
+        yield
+    except TfscaleError:
+        raise
+    except Exception as error:
+        raise ParityError(
+            f"The {what} runs on one replica, and not when it is divided. "
+            f"It was tried on {num_rows} rows; nothing was updated by it.\n"
+            f"Received: {type(error).__name__} on shares of {', '.join(map(str, shares))} rows: "
+            f"{str(error)[:_SHOWN_OF_ERROR]}{cause_of_failure(error)}"
+        ) from error
 
 
 def cause_of_failure(error: Exception) -> str:
@@ -55,6 +88,12 @@ def cause_of_failure(error: Exception) -> str:
     )
 
 
+_OF_PARTS = (
+    "`micro_batch` and `logical_replicas` run the rows of a device in parts, one after the other, and in a loss, layer "
+    "or metric of your own the rows of a batch meet, or are added up where the rest is a mean. For a sum, write "
+    "tfscale.sum_over_examples(loss) around it; what needs all rows at the same time cannot be run so: leave these "
+    "arguments out, or compute a metric of `predict`."
+)
 _ORDER = ("add_loss", "loss", "gradients", "metric", "log", "prediction", "variable", "weight")
 # Kinds of which the label says what it is.
 _NAMED = ("variable", "weight", "log", "prediction", "loss")

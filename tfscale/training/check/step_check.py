@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -24,10 +24,10 @@ from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.gradients.updaters import held_optimizers, innermost, remember_optimizers
 from tfscale.replicas.agreement import any_of_workers
 from tfscale.replicas.made import made_under
-from tfscale.replicas.replica_batch import local_replicas
+from tfscale.replicas.replica_batch import LOGICAL_REPLICAS, local_replicas
 from tfscale.training.check.chance import Chance, slots_of
 from tfscale.training.check.check_rows import Amount, CheckRows
-from tfscale.training.check.first_step import Outcome, Steps, TwoRuns
+from tfscale.training.check.first_step import Steps, TwoRuns
 from tfscale.training.check.found_by_all import FoundByAll
 from tfscale.training.check.full_float32 import full_float32
 from tfscale.training.check.gates import later_states
@@ -39,8 +39,9 @@ from tfscale.training.check.no_reference import (
 )
 from tfscale.training.check.other_rows import other_rows
 from tfscale.training.check.other_ways import OtherWay, other_ways
+from tfscale.training.check.outcome import Outcome
 from tfscale.training.check.own_draws import describe_own_draws
-from tfscale.training.check.step_cause import OF_LATER, cause_of_failure, describe_difference
+from tfscale.training.check.step_cause import OF_LATER, describe_difference, failing_when_divided
 from tfscale.training.check.step_differences import (
     Difference,
     bytes_per_number,
@@ -58,8 +59,6 @@ from tfscale.training.step.several_sizes import describe_several_sizes
 from tfscale.training.step.state import State
 
 _log = logging.getLogger(__name__)
-# Characters of somebody else's error.
-_SHOWN = 500
 # Rounding may make so much more of a state that is far from its start.
 _LATER = 10
 # Of the size of the first step's gradients: with smaller ones nothing is told from rounding.
@@ -115,7 +114,9 @@ class StepCheck:
         Raises:
             ParityError: When the step is not that of one replica. Nothing was updated.
         """
-        self._tell(self._look_at_as_many_rows_as_it_takes(batch))
+        # A step that was found to need all rows is given them at once.
+        if not (self._runs.in_parts and self._terms.sums_where_read):
+            self._tell(self._look_at_as_many_rows_as_it_takes(batch))
 
     @full_float32()
     def again(self, batch: Any, *, is_next: bool) -> bool:
@@ -133,7 +134,7 @@ class StepCheck:
         """
         if self._first_rows is None or self._chance.is_drawn:
             return False
-        rows = CheckRows.of(batch, self._strategy, self._amount)
+        rows = self._rows_of(batch, self._amount)
         if not self._is_eager and rows.specs() != self._first_rows.specs():
             # The step is traced for those.
             return False
@@ -188,9 +189,12 @@ class StepCheck:
     def _take(self, batch: Any, amount: Amount) -> CheckRows:
         """The rows, on which the step of one replica is traced."""
         with agreeing_on_reference(self._strategy):
-            rows = CheckRows.of(batch, self._strategy, amount)
+            rows = self._rows_of(batch, amount)
             self._runs.trace_alone(rows.whole)
         return rows
+
+    def _rows_of(self, batch: Any, amount: Amount) -> CheckRows:
+        return CheckRows.of(batch, self._strategy, amount, logical=LOGICAL_REPLICAS.of(self._model))
 
     def _look(self, rows: CheckRows) -> str:
         """Sets right what can be; returns what cannot, or an empty text."""
@@ -203,7 +207,8 @@ class StepCheck:
         if not message and not several:
             return ""
         draws = ""
-        for way in other_ways(self._model, is_own=self._is_own, is_eager=self._is_eager):
+        ways = other_ways(self._model, is_own=self._is_own, is_eager=self._is_eager)
+        for way in () if self._runs.in_parts else ways:
             if several and way.divides is None:
                 continue
             try:
@@ -312,7 +317,8 @@ class StepCheck:
             _log.warning("%s", describe_kept_numbers(names, self._what))
 
     def _describe(self, differences: Sequence[Difference], rows: CheckRows, what: str = "") -> str:
-        return describe_difference(differences, what or self._what, self._strategy.num_replicas_in_sync, rows.num_rows)
+        count, in_parts = self._strategy.num_replicas_in_sync, self._runs.in_parts
+        return describe_difference(differences, what or self._what, count, rows.num_rows, in_parts=in_parts)
 
     def _differences_later(self, rows: CheckRows) -> list[Difference]:
         """What differs in a state in which nothing is zero that may count later, such as the weight of a loss."""
@@ -364,21 +370,9 @@ class StepCheck:
         is_chance = self._chance.explains(differences, rows, ours, reference, before, self._compared)
         return [] if is_chance else differences
 
-    @contextlib.contextmanager
-    def _dividing(self, rows: CheckRows) -> Iterator[None]:
+    def _dividing(self, rows: CheckRows) -> contextlib.AbstractContextManager[None]:
         """Says so where a step fails that one replica can take."""
-        try:
-            yield
-        except TfscaleError:
-            raise
-        except Exception as error:
-            shares = ", ".join(str(int(part.num_examples)) for part in rows.parts)
-            raise ParityError(
-                f"The {self._what} runs on one replica, and not when it is divided. "
-                f"It was tried on {rows.num_rows} rows; nothing was updated by it.\n"
-                f"Received: {type(error).__name__} on shares of {shares} rows: {str(error)[:_SHOWN]}"
-                f"{cause_of_failure(error)}"
-            ) from error
+        return failing_when_divided(self._what, [int(part.num_examples) for part in rows.parts], rows.num_rows)
 
     def _differences(
         self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray], tolerance: float | None = None

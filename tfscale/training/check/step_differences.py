@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfscale.exact.terms import Term
 from tfscale.framework.models import flat_layers
 from tfscale.replicas.agreement import LONGEST_TEXT, texts_of_workers
-from tfscale.training.check.first_step import Outcome
+from tfscale.training.check.outcome import Outcome
 
 # Of an array's largest value. A float32 sum of a few rows in another order differs by 1e-6; layers that divide by small
 # deviations make a hundred of that. What is wrong because of the replicas differs by a percent and more.

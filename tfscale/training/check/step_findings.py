@@ -19,7 +19,8 @@ from tfscale.framework.losses import loss_tracker
 from tfscale.gradients.updaters import held_optimizers
 from tfscale.replicas.agreement import agree_with_chief
 from tfscale.training.check.check_rows import CheckRows
-from tfscale.training.check.first_step import Outcome, TwoRuns
+from tfscale.training.check.first_step import TwoRuns
+from tfscale.training.check.outcome import Outcome
 from tfscale.training.check.step_differences import Difference, term_differences
 
 _log = logging.getLogger(__name__)
@@ -60,6 +61,9 @@ class StepFindings:
     def settle(self, rows: CheckRows, reference: Outcome) -> Outcome:
         """Finds out which terms are sums; returns the outcome of the divided step that knows."""
         ours = self._runs.divided(rows.parts)
+        if self._runs.in_parts:
+            # Of one pass over all rows it is known already.
+            return ours
         for _ in range(_MOST_ROUNDS):
             sums = self._sums(ours, reference, self._terms.sums)
             if sums == self._terms.sums:

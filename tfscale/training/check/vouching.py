@@ -56,27 +56,30 @@ def is_checked(model: keras.Model, mode: str, *, predicts: bool = False) -> bool
     return mode in ("always", "warn") or bool(foreign_parts(model, predicts=predicts))
 
 
-def refuse_unseen(model: keras.Model, mode: str, *, num_replicas: int, logical_replicas: int | None) -> None:
-    """Refuses, on one device, code that is looked at on several: logical replicas divide its rows all the same.
+def refuse_unseen_parts(model: keras.Model, mode: str, *, is_logical: bool, num_replicas: int) -> None:
+    """Says that nobody can look at code whose rows are run in parts, since BatchNormalization sees a part at a time.
 
     Args:
         model: Built and, where it is, compiled.
         mode: `check` of `prepare`.
-        num_replicas: Devices of the job.
-        logical_replicas: Of the run, or None.
+        is_logical: Whether the parts are those of logical replicas, which are the run, and not micro-steps.
+        num_replicas: Devices of the job: on several, it is seen at least that the code divides among them.
 
     Raises:
-        ModelError: Naming what tfscale cannot vouch for.
+        ModelError: Naming what tfscale cannot vouch for, where nothing of it was looked at in a logical run.
     """
-    if num_replicas > 1 or logical_replicas in (None, 1) or not is_checked(model, mode):
-        return
     found = ", ".join(foreign_parts(model)) or f"check={mode!r}"
-    if mode == "warn":
-        _log.warning("on one device it is not looked at whether %s treats each row by itself", found)
+    if not is_logical or num_replicas > 1 or mode == "warn":
+        _log.warning(
+            "model %r has BatchNormalization, which sees a part of the rows at a time: so it is not looked at whether "
+            "%s treats each row by itself in these parts",
+            model.name,
+            found,
+        )
         return
     raise ModelError(
         "Code of your own must make means over its rows, and let none of them meet. The first step shows whether it "
-        "does, but not on one device, where logical replicas take turns.\n"
+        "does, but not on one device, where logical replicas take turns, and BatchNormalization sees one at a time.\n"
         f"Received: model {model.name!r} with {found}. Run it once on two (`tfscale.simulate_replicas(2)`), then "
         'say so here: `dp.prepare(model, check="off")`.'
     )

@@ -20,7 +20,9 @@ from tfscale.exact.batch_norm import batch_norm_layers, is_synchronized
 from tfscale.exact.plain_step import has_own_step
 from tfscale.exact.randomness import make_general_generator
 from tfscale.framework.models import call_model, compute_loss_of
-from tfscale.gradients.micro_steps import MicroSteps, add_parts, changing_nothing, in_own_share
+from tfscale.gradients.changing_nothing import ChangingNothing
+from tfscale.gradients.logical_replicas import LogicalReplicas
+from tfscale.gradients.micro_steps import Division, MicroSteps, add_parts, in_own_share
 from tfscale.gradients.parts import Part
 from tfscale.replicas.agreement import least_of_workers
 from tfscale.replicas.batch_rows import leaves_of, plan_rows
@@ -29,6 +31,8 @@ from tfscale.replicas.owners import Fact, PreparedModel
 from tfscale.replicas.replica_batch import ReplicaBatch
 
 _log = logging.getLogger(__name__)
+# A share of up to so many rows is looked at row by row; one of more in so many micro-steps.
+_ONE_BY_ONE, _SHORT = 64, 5
 
 
 class _Found(NamedTuple):
@@ -75,6 +79,24 @@ def check_micro_batch(micro_batch: Any, largest_share: int | None) -> None:
 def largest_share(global_batch: int, num_replicas: int) -> int:
     """Rows of the replica that has most of a full batch, where all have as many to the row."""
     return -(-global_batch // num_replicas)
+
+
+def of_few_rows(division: Division, global_batch: int | None, num_replicas: int) -> Division:
+    """Parts as these, for a look at a batch: micro-steps so short that a replica takes several.
+
+    Args:
+        division: Of the step.
+        global_batch: Rows of a full batch.
+        num_replicas: Of the job.
+
+    Example:
+        >>> of_few_rows(MicroSteps(4), 16, 2), of_few_rows(MicroSteps(100), 600, 2)
+        (MicroSteps(rows=1, fixed=None), MicroSteps(rows=60, fixed=None))
+    """
+    if isinstance(division, LogicalReplicas):
+        return division._replace(deterministic=False)
+    share = largest_share(global_batch or 1, num_replicas)
+    return MicroSteps(1 if share <= _ONE_BY_ONE else min(division.rows, share // _SHORT))
 
 
 def halve_until_it_fits(rows: int, fits: Callable[[int], bool]) -> int:
@@ -233,7 +255,7 @@ def _try_pass(
 
     def one(part: Part) -> list[Any]:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(part.batch.data)
-        with tf.GradientTape() as tape, changing_nothing(model):
+        with tf.GradientTape() as tape, ChangingNothing(model):
             y_pred = call_model(model, x, training=True)
             loss = compute_loss_of(model, x, y, y_pred, sample_weight, training=True)
         return tape.gradient(loss, model.trainable_weights)
