@@ -114,8 +114,7 @@ class StepCheck:
         Raises:
             ParityError: When the step is not that of one replica. Nothing was updated.
         """
-        # A step that was found to need all rows is given them at once.
-        if not (self._runs.in_parts and self._terms.sums_where_read):
+        if self._is_run_so():
             self._tell(self._look_at_as_many_rows_as_it_takes(batch))
 
     @full_float32()
@@ -132,7 +131,7 @@ class StepCheck:
         Raises:
             ParityError: When the step is no longer that of one replica. The steps before it were made.
         """
-        if self._first_rows is None or self._chance.is_drawn:
+        if self._first_rows is None or self._chance.is_drawn or not self._is_run_so():
             return False
         rows = self._rows_of(batch, self._amount)
         if not self._is_eager and rows.specs() != self._first_rows.specs():
@@ -148,6 +147,10 @@ class StepCheck:
             message = self._not_checked(error)
         self._tell(message)
         return False
+
+    def _is_run_so(self) -> bool:
+        """Whether the step is run in the parts that are looked at: one that was found to need all rows is not."""
+        return not (self._runs.in_parts and self._terms.sums_where_read)
 
     def _compare_again(self, rows: CheckRows, is_next: bool) -> str:
         differences = self._differences_now(rows, _CONVERGED * self._first_scale)
