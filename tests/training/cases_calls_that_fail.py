@@ -111,6 +111,40 @@ def inside(num_replicas: int) -> dict[str, Any]:
     return {"outer": outer, "inner": inner}
 
 
+class _TrainsByItself(keras.Model):
+    """Makes its weights in a `train_on_batch` of its own, outside of the scope."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = keras.layers.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        return self.net(x)
+
+    def train_on_batch(self, x: Any, y: Any = None, **kwargs: Any) -> float:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(y - self(x)))
+        variables = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return float(loss)
+
+
+def trains_by_itself(num_replicas: int, is_built: bool) -> tuple[str, int]:
+    """What is said of it, and how many updates it has made."""
+    dp = _start(num_replicas)
+    with dp.scope():
+        model = dp.prepare(_TrainsByItself())
+        model.compile(keras.optimizers.SGD(0.1))
+        if is_built:
+            model(tf.ones((1, 8)))
+    try:
+        model.train_on_batch(tf.ones((4, 8)), tf.ones((4, 1)))
+        said = "no error"
+    except tfscale.TfscaleError as error:
+        said = f"{type(error).__name__}: {error}"
+    return said, int(model.optimizer.iterations)
+
+
 def in_two_threads(num_replicas: int) -> dict[str, Any]:
     """What a second thread's calls get while a first one trains, and when it has ended."""
     dp = _start(num_replicas)

@@ -35,6 +35,17 @@ def test_calls_in_a_callback():
     assert found["inner"][2] == 48
 
 
+def test_a_train_on_batch_of_ones_own_does_not_update_what_it_made_outside_of_the_scope():
+    said, updates = run_case(f"{CASES}:trains_by_itself", args=(2, False))
+    assert said.startswith("ModelError: What an optimizer updates must be made under the strategy's scope.")
+    assert "inside `with dp.scope():`" in said
+    assert updates == 0
+
+
+def test_a_train_on_batch_of_ones_own_runs_as_it_stands():
+    assert run_case(f"{CASES}:trains_by_itself", args=(2, True)) == ("no error", 1)
+
+
 def test_two_threads():
     found = run_case(f"{CASES}:in_two_threads", args=(2,))
     assert found["ended"] == pytest.approx(found["expected"], rel=1e-6)
