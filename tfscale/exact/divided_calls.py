@@ -26,7 +26,7 @@ from tfscale.replicas.marks import mark_own
 from tfscale.replicas.own_share import part_of
 from tfscale.replicas.replica_batch import with_stand_in
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
-from tfscale.replicas.share import Share, current_share, in_share
+from tfscale.replicas.share import Share, current_share, in_share, step_graph
 from tfscale.replicas.turns import around_turns, num_operations
 from tfscale.step_context import Slot
 
@@ -134,7 +134,7 @@ def _call(call: Callable[..., Any], is_divided: bool, is_known: bool, *args: Any
     whole, share = _WHOLE.value, current_share()
     if not is_divided or whole is None or share is None or share.num_replicas > 1:
         return call(*args, **kwargs)
-    if around_conditions(tf.compat.v1.get_default_graph()) is not None:
+    if around_conditions(tf.compat.v1.get_default_graph(), step_graph()) is not None:
         # The slopes of what it takes and gives could not be sent in the gradient of a condition.
         return call(*args, **kwargs)
     leaves = keras.tree.flatten((args, kwargs))

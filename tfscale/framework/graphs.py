@@ -13,15 +13,18 @@ from tensorflow.python.framework import auto_control_deps, op_def_registry
 from tensorflow.python.ops import control_flow_util, control_flow_v2_func_graphs
 
 
-def around_loops(graph: Any) -> Any:
+def around_loops(graph: Any, outer: Any) -> Any:
     """The graph around the outermost loop of TensorFlow that `graph` is part of, or None where it is in no loop.
+
+    Args:
+        graph: The inner one.
+        outer: Another, around it, which may be part of a loop itself.
 
     Why: what is read in every turn of a loop has a gradient in every turn, and nothing can be sent there.
     Breaks first: tests/training/test_contract.py, "gradients clipped by hand, beside a recurrent layer".
     """
-    return _around(
-        graph, control_flow_v2_func_graphs.WhileBodyFuncGraph, control_flow_v2_func_graphs.WhileCondFuncGraph
-    )
+    kinds = control_flow_v2_func_graphs.WhileBodyFuncGraph, control_flow_v2_func_graphs.WhileCondFuncGraph
+    return _around(graph, outer, *kinds)
 
 
 def has_loop_between(graph: Any, outer: Any) -> bool:
@@ -40,19 +43,23 @@ def has_loop_between(graph: Any, outer: Any) -> bool:
     return False
 
 
-def around_conditions(graph: Any) -> Any:
+def around_conditions(graph: Any, outer: Any) -> Any:
     """The graph around the outermost condition of TensorFlow that `graph` is part of, or None where it is in none.
+
+    Args:
+        graph: The inner one.
+        outer: Another, around it, which may be part of a condition itself.
 
     Why: the gradient of a condition asks what it captures for its graph, and what sends captures a tensor of none
     (`AttributeError: Tensor.graph is undefined when eager execution is enabled`, TensorFlow 2.21).
     Breaks first: tests/training/check/test_conditions.py.
     """
-    return _around(graph, control_flow_v2_func_graphs.CondBranchFuncGraph)
+    return _around(graph, outer, control_flow_v2_func_graphs.CondBranchFuncGraph)
 
 
-def _around(graph: Any, *kinds: Any) -> Any:
+def _around(graph: Any, outer: Any, *kinds: Any) -> Any:
     around = None
-    while graph is not None:
+    while graph is not None and graph is not outer:
         if isinstance(graph, kinds):
             around = graph.outer_graph
         graph = getattr(graph, "outer_graph", None)

@@ -17,7 +17,7 @@ from tfscale.exact.metrics import RESETTING
 from tfscale.exact.terms import sums_where_read
 from tfscale.framework.graphs import around_conditions, around_loops
 from tfscale.gradients.optimizers import sum_of_global_batch
-from tfscale.replicas.share import current_share
+from tfscale.replicas.share import current_share, step_graph
 
 
 def read_in_step(variable: Any, take: Callable[[], Any]) -> Any:
@@ -41,12 +41,13 @@ def read_in_step(variable: Any, take: Callable[[], Any]) -> Any:
     if tf.executing_eagerly():
         return read(take())
     inside = tf.compat.v1.get_default_graph()
-    # A loop of TensorFlow cannot send: what its turns read is read once, around it.
-    if (graph := around_loops(inside)) is not None:
+    # A loop of the step's own cannot send: what its turns read is read once, around it. Not around the loop that takes
+    # several steps, which would all see the weights of before the first.
+    if (graph := around_loops(inside, step_graph())) is not None:
         with graph.as_default():
             return read(take())
     # Nor can the gradient of a condition. What it reads may have been assigned in it: only the slope goes around.
-    if (graph := around_conditions(inside)) is not None:
+    if (graph := around_conditions(inside, step_graph())) is not None:
         with graph.as_default():
             around = read(take())
         return _with_slope_to(around, tf.stop_gradient(take()))

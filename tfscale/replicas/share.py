@@ -90,6 +90,7 @@ class Share(NamedTuple):
 
 _SHARE = Slot[Share | None]("share")
 _GRAPH = Slot[Any]("graph_of_share")
+_STEP_GRAPH = Slot[Any]("graph_of_step")
 _IS_EAGER = Slot[bool]("is_eager", bool)
 
 
@@ -97,13 +98,25 @@ _IS_EAGER = Slot[bool]("is_eager", bool)
 def in_share(share: Share | None) -> Iterator[None]:
     """Makes `share`, or none, the current one while this thread traces or runs a replica's step."""
     traced = contextlib.nullcontext() if share is None else traced_with_step(share.as_numbers)
-    with _SHARE.carrying(share), at_this_graph(), _IS_EAGER.carrying(tf.executing_eagerly()), traced:
+    graph = _STEP_GRAPH.value if is_in_step() else tf.compat.v1.get_default_graph()
+    with (
+        _SHARE.carrying(share),
+        at_this_graph(),
+        _STEP_GRAPH.carrying(graph),
+        _IS_EAGER.carrying(tf.executing_eagerly()),
+        traced,
+    ):
         yield
 
 
 def at_this_graph() -> contextlib.AbstractContextManager[None]:
     """Says that what is traced meanwhile begins in the graph at hand, be it part of a loop itself."""
     return _GRAPH.carrying(tf.compat.v1.get_default_graph())
+
+
+def step_graph() -> Any:
+    """The graph in which the step of this thread begins. Where a call takes several steps it is part of a loop."""
+    return _STEP_GRAPH.value
 
 
 def is_in_own_loop() -> bool:
