@@ -231,7 +231,7 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
         return _gather_texts(rows)
     _refuse_to_send_here()
     rows = rows if rows.shape.rank is not None else _of_one_rank(rows)
-    rows = _of_one_size(rows) if _COMPARES_SIZES.is_raised and rows.shape.rank > 1 else rows
+    rows = _of_one_size(rows) if _COMPARES_SIZES.is_raised and (rows.shape.rank or 1) > 1 else rows
     wire = _cast(rows, type_on_the_wire(rows.dtype))
     progress = current_progress()
     if progress is not None:
