@@ -231,7 +231,8 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
         return _gather_texts(rows)
     _refuse_to_send_here()
     rows = rows if rows.shape.rank is not None else _of_one_rank(rows)
-    rows = _of_one_size(rows) if _COMPARES_SIZES.is_raised and (rows.shape.rank or 1) > 1 else rows
+    if _COMPARES_SIZES.is_raised and not (rows.shape.rank is None or rows.shape[1:].is_fully_defined()):
+        rows = _as_large_as_others(rows)
     wire = _cast(rows, type_on_the_wire(rows.dtype))
     progress = current_progress()
     if progress is not None:
@@ -258,20 +259,24 @@ def _of_one_rank(rows: tf.Tensor) -> tf.Tensor:
 
 
 def comparing_sizes() -> contextlib.AbstractContextManager[None]:
-    """Has `all_gather` end with an error on every replica where the rows are not as large on all of them.
+    """Has `all_gather` fill up rows that are smaller than those of another replica, with zeros.
 
-    So it is for a table of the rows by the rows (`tf.matmul(x, x, transpose_b=True)`), of uneven shares. What is looked
-    at may be one, and is then tried in another way; a collective per call more would cost every step too much.
+    So they are in a table of the rows by the rows (`tf.matmul(x, x, transpose_b=True)`), of uneven shares. Members of
+    several shapes would make all later collectives of the process fail. What is looked at may be such a table: it is
+    not that of one replica then, and tried in another way. A collective per call more would cost every step too much.
     """
     return _COMPARES_SIZES.raised()
 
 
-def _of_one_size(rows: tf.Tensor) -> tf.Tensor:
+def _as_large_as_others(rows: tf.Tensor) -> tf.Tensor:
+    own = tf.shape(rows)[1:]
     with _COMPARES_SIZES.carrying(False):
-        sizes = all_gather(tf.shape(rows)[tf.newaxis, 1:])
-    text = "What is to be gathered has rows of another size on another replica."
-    with tf.control_dependencies([tf.debugging.assert_equal(sizes, tf.shape(rows)[tf.newaxis, 1:], text)]):
-        return tf.identity(rows)
+        largest = tf.reduce_max(all_gather(own[tf.newaxis]), 0)
+    # No assertion: between the turns of replicas it would be one more that others wait for.
+    after = tf.concat([[0], largest - own], 0)
+    filled = tf.pad(rows, tf.stack([tf.zeros_like(after), after], 1))
+    filled.set_shape(rows.shape)
+    return filled
 
 
 def _gather_texts(rows: tf.Tensor) -> tf.Tensor:
