@@ -66,6 +66,18 @@ def _around(graph: Any, outer: Any, *kinds: Any) -> Any:
     return around
 
 
+def is_within_reach(value: Any) -> bool:
+    """Whether code in the graph of this moment can use a tensor: an eager one, one of its own, or of a graph around it.
+
+    Why: what a branch or a loop has computed does not get out of it (`InaccessibleTensorError`, TensorFlow 2.21).
+    Breaks first: tests/gradients/test_changing_nothing.py.
+    """
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    while graph is not None and tf.is_symbolic_tensor(value) and value.graph is not graph:
+        graph = getattr(graph, "outer_graph", None)
+    return graph is not None or not tf.is_symbolic_tensor(value)
+
+
 def captured_from_outside(graph: Any) -> dict[str, Any]:
     """What the placeholders of a function's graph stand for that were made for tensors of outside, by their names.
 

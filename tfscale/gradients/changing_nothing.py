@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.framework.graphs import is_within_reach
 from tfscale.replicas.graph_walk import depends_on
 
 
@@ -32,7 +33,7 @@ class ChangingNothing(keras.StatelessScope):
     def get_current_value(self, variable: keras.Variable) -> Any:
         """As `keras.StatelessScope.get_current_value`."""
         value = super().get_current_value(variable)
-        if value is None or _is_within_reach(value):
+        if value is None or is_within_reach(value):
             return value
         del self.state_mapping[id(variable)]
         begun = self._begun.get(id(variable))
@@ -55,20 +56,8 @@ class ChangingNothing(keras.StatelessScope):
         if made and depends_on(symbolic, lambda op: id(op) in made):
             raise ModelError(
                 "With `micro_batch` or `logical_replicas` the masks and weights by which a loss is divided are counted "
-                "before the step, by a pass that changes nothing.\\n"
+                "before the step, by a pass that changes nothing.\n"
                 "Received: a mask that is made of a variable which a layer assigns in a branch (`tf.cond`) or loop of "
                 "the same step. Assign it outside of the branch, `v.assign(tf.where(condition, new, v))`, or leave "
                 "these arguments out."
             )
-
-
-def _is_within_reach(value: Any) -> bool:
-    """Whether code in the graph of this moment can use a tensor: one of its own, or of a graph around it."""
-    if not tf.is_symbolic_tensor(value):
-        return True
-    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    while graph is not None:
-        if value.graph is graph:
-            return True
-        graph = getattr(graph, "outer_graph", None)
-    return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -161,5 +160,5 @@ class ModelSteps:
             steps = self.of(name, functools.partial(step.test_step, division=division), step.own_test_step)
         alone = functools.partial(keras_step, self._model, name)
         is_own, begin = runs_as_it_stands(self._model, name), self.first_states.put_back
-        forms = Steps(steps.alone, alone, steps.make_logs, begin, eager=runs_eagerly(self._model), is_own=is_own)
-        return dataclasses.replace(forms, in_parts=division is not None)
+        is_eager, in_parts = runs_eagerly(self._model), division is not None
+        return Steps(steps.alone, alone, steps.make_logs, begin, eager=is_eager, is_own=is_own, in_parts=in_parts)

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfscale
+from tests.training.check.cases_parts import among_rows
 
 BATCH = 8
 _RNG = np.random.default_rng(0)
@@ -37,11 +38,6 @@ class ClippedInBranch(Clipped):
         first, second = self.layers[1:]
         rows = first(x)
         return tf.cond(tf.reduce_sum(x) > 0, lambda: second(rows), lambda: second(2.0 * rows))
-
-
-def among_rows(y_true: Any, y_pred: Any) -> Any:
-    scores = tf.matmul(y_true, y_pred, transpose_b=True)
-    return keras.losses.sparse_categorical_crossentropy(tf.range(tf.shape(scores)[0]), scores, from_logits=True)
 
 
 def _model(kind: type[keras.Model]) -> keras.Model:

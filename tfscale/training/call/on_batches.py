@@ -52,8 +52,8 @@ def _guarded(model: keras.Model, strategy: tf.distribute.Strategy, sending: Send
             weights.compare()
             # `predict_on_batch` has none.
             labels.compare(kwargs.get("y", args[1] if len(args) > 1 else None))
-            if has_own_step(model, name):
-                # It may update by itself, and make what it updates.
+            if not model.built and has_own_step(model, name):
+                # It may make its weights by itself, and update them.
                 meet_optimizers(model, strategy, sending)
             return method(*args, **kwargs)
 

@@ -68,11 +68,11 @@ def failing_when_divided(what: str, shares: Sequence[int], num_rows: int) -> Ite
             f"The {what} runs on one replica, and not when it is divided. "
             f"It was tried on {num_rows} rows; nothing was updated by it.\n"
             f"Received: {type(error).__name__} on shares of {', '.join(map(str, shares))} rows: "
-            f"{str(error)[:_SHOWN_OF_ERROR]}{cause_of_failure(error)}"
+            f"{str(error)[:_SHOWN_OF_ERROR]}{_cause_of_failure(error)}"
         ) from error
 
 
-def cause_of_failure(error: Exception) -> str:
+def _cause_of_failure(error: Exception) -> str:
     """Why a step most likely fails that one replica can take, and the way out: a line more of the error, or nothing.
 
     Args:
