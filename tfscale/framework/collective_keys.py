@@ -1,13 +1,22 @@
-"""The unpromised names by which replicas meet in the same collective, though Ctrl-C came while they were told which."""
+"""The unpromised names by which replicas meet in the same collective: after Ctrl-C, and in a loop whose rows vary."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tfscale.framework.hooks import read
+from tfscale.step_context import Slot
+
+# So many of the first bits of a size are kept: a sixteenth at most is sent for nothing.
+_KEPT_BITS = 5
+_POWERS = [2**bit for bit in range(31)]
+# Sizes that can be told from each other. The other bits tell four million keys from each other, one after the other.
+_SIZE_BITS = 9
+_SIZE = Slot[tf.Tensor]("size_of_collective")
 
 
 class Alignment:
@@ -41,3 +50,72 @@ class Alignment:
         """Lets all count on from the one that is ahead."""
         self._next.update(dict.fromkeys(self._next, max(self._next.values())))
         return tf.constant(0)
+
+
+def size_to_send(sizes: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """What is sent of tensors whose sizes are known only as they are sent.
+
+    Args:
+        sizes: Int32, of any shape.
+
+    Returns:
+        How many elements are sent, a few more, in the same shape; and for each a negative number that stands for so
+        many: its first bit and its last nine say so, and the others are 0.
+
+    Example:
+        >>> [(int(sent), int(name) % 512) for sent, name in map(size_to_send, (0, 7, 32, 33, 1000))]
+        [(1, 1), (7, 7), (32, 96), (34, 97), (1024, 176)]
+    """
+    sizes = tf.maximum(sizes, 1)
+    bits = tf.math.count_nonzero(sizes[..., tf.newaxis] >= _POWERS, axis=-1, dtype=tf.int32)
+    dropped = tf.maximum(bits - _KEPT_BITS, 0)
+    unit = tf.bitwise.left_shift(1, dropped)
+    kept = (sizes + unit - 1) // unit
+    half = 2 ** (_KEPT_BITS - 1)
+    return kept * unit, tf.where(dropped > 0, half * (bits - 1) + kept, kept) + tf.int32.min
+
+
+def sending_sizes(name: tf.Tensor) -> contextlib.AbstractContextManager[None]:
+    """Has what is launched inside, of one size and dtype, meet in a collective of its own for that size.
+
+    Why: a collective in a loop has one key, by which TensorFlow keeps the shape with which its members came first.
+    Where a later turn of the same call has another one, as for the last batch of a data set, that is an error, and all
+    later collectives of the process fail. So what may have other sizes is filled up to one of a few, each with its key.
+    Breaks first: tests/training/step/test_several_steps.py.
+
+    Args:
+        name: As of `size_to_send`.
+    """
+    return _SIZE.carrying(name)
+
+
+def send_by_size(tensor: Any, send: Callable[[Any], Any]) -> Any:
+    """What `send` makes of a tensor for each replica, by `sending_sizes` where its shape is known only as it is sent.
+
+    Args:
+        tensor: Of one shape on all replicas.
+        send: Takes a vector, and returns that of all replicas: their sum, or one after the other.
+
+    Returns:
+        As `send` would have returned, with the tensor's axes.
+    """
+    if tf.executing_eagerly() or tensor.shape.is_fully_defined() or _SIZE.value is not None:
+        return send(tensor)
+    shape, size = tf.shape(tensor), tf.size(tensor)
+    most, name = size_to_send(size)
+    with sending_sizes(name):
+        received = send(tf.pad(tf.reshape(tensor, [-1]), [[0, most - size]]))
+    own = tf.reshape(received, [-1, most])[:, :size]
+    back = tf.reshape(own, tf.concat([tf.shape(own)[:1] * shape[:1], shape[1:]], 0))
+    back.set_shape(tf.TensorShape([None]).concatenate(tensor.shape[1:]))
+    return back
+
+
+def key_of_size(key: Any) -> Any:
+    """The key of a collective, of the size that it is sent with: a negative number, which TensorFlow never counts to.
+
+    Args:
+        key: As TensorFlow has counted it, an int32 scalar.
+    """
+    name = _SIZE.value
+    return key if name is None else tf.bitwise.bitwise_or(tf.bitwise.left_shift(key, _SIZE_BITS), name)

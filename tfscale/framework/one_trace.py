@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_utils
 from tensorflow.python.framework import auto_control_deps_utils, ops
 
-from tfscale.framework.collective_keys import Alignment
+from tfscale.framework.collective_keys import Alignment, key_of_size, send_by_size
 from tfscale.framework.hooks import expect, read
 from tfscale.step_context import Slot
 
@@ -20,7 +20,12 @@ class NotAlikeError(Exception):
 
 
 _TRACING = Slot["OneTrace | None"]("one_trace")
-_LAUNCHERS = {"_next_instance_key": (), "all_gather": ("input_tensor", "axis", "options")}
+_LAUNCHERS = {
+    "_next_instance_key": (),
+    "all_reduce": ("input_tensor", "control_input", "options"),
+    "_all_gather": ("input_tensor", "options"),
+    "all_gather": ("input_tensor", "axis", "options"),
+}
 # Of what draws from a state of its own: with a seed all replicas would draw the same.
 _SEEDS = ("seed", "seed2")
 
@@ -219,7 +224,15 @@ def launch_for_all(operations: Any) -> None:
 
         def _next_instance_key(self) -> Any:
             one = one_trace()
-            return self._own_key() if one is None else one.next_key(self, launchers, Launcher._own_key)
+            return key_of_size(self._own_key() if one is None else one.next_key(self, launchers, Launcher._own_key))
+
+        def all_reduce(self, input_tensor: Any, control_input: Any = None, options: Any = None) -> Any:
+            send = super().all_reduce
+            return send_by_size(input_tensor, lambda vector: send(vector, control_input, options))
+
+        def _all_gather(self, input_tensor: Any, options: Any) -> Any:
+            send = super()._all_gather
+            return send_by_size(input_tensor, lambda vector: send(vector, options))
 
         def _own_key(self) -> Any:
             alignment.align_when_called()

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.framework.collective_keys import sending_sizes, size_to_send
 from tfscale.framework.replicas import gather_alike
 
 
@@ -28,17 +29,18 @@ def gather_in_graph(groups: Sequence[Sequence[tf.Tensor]], options: Any) -> list
     """
     own = [_num_rows(group) for group in groups]
     numbers = tf.reshape(gather_alike(tf.stack(own), options), [-1, len(groups)])
+    sent, names = size_to_send(tf.reduce_max(numbers, axis=0))
+    each_group = (tf.unstack(each, axis=-1, num=len(groups)) for each in (own, numbers, sent, names))
     # One collective after the other: NCCL would wait for ever for one that another device begins later.
     before, gathered = numbers, []
-    for group, num_own, num_each in zip(groups, own, tf.unstack(numbers, axis=1), strict=True):
-        most = tf.reduce_max(num_each)
+    for group, num_own, num_each, num_sent, name in zip(groups, *each_group, strict=True):
         parts = []
         for each in group:
-            filled = _filled_up(each, most - num_own)
+            filled = _filled_up(each, num_sent - num_own)
             with tf.control_dependencies([before]):
-                before = gather_alike(filled, options)
+                before = _gathered(filled, name, options)
             parts.append(before)
-        gathered.append(_own_rows_only(parts, num_each, most))
+        gathered.append(_own_rows_only(parts, num_each, num_sent))
     return gathered
 
 
@@ -48,19 +50,29 @@ def _num_rows(group: Sequence[tf.Tensor]) -> tf.Tensor:
     return tf.size(vectors[0]) if vectors else tf.shape(group[0])[0]
 
 
+def _gathered(filled: tf.Tensor, size_name: tf.Tensor, options: Any) -> tf.Tensor:
+    if filled.shape[1:].is_fully_defined():
+        with sending_sizes(size_name):
+            return gather_alike(filled, options)
+    # Its other axes may differ from batch to batch, too.
+    return gather_alike(filled, options)
+
+
 def _filled_up(rows: tf.Tensor, missing: tf.Tensor) -> tf.Tensor:
     if rows.shape.rank is None:
         at_the_end = tf.reshape(tf.one_hot(1, 2 * tf.rank(rows), dtype=tf.int32), [-1, 2])
     else:
         at_the_end = tf.constant([[0, 1], *[[0, 0]] * (rows.shape.rank - 1)])
-    return tf.pad(rows, missing * at_the_end)
+    filled = tf.pad(rows, missing * at_the_end)
+    filled.set_shape(tf.TensorShape([None]).concatenate(rows.shape[1:]))
+    return filled
 
 
-def _own_rows_only(parts: list[tf.Tensor], numbers: tf.Tensor, most: tf.Tensor) -> list[tf.Tensor]:
+def _own_rows_only(parts: list[tf.Tensor], numbers: tf.Tensor, num_sent: tf.Tensor) -> list[tf.Tensor]:
     """Without what replicas filled up; most batches are even, and need no copy."""
 
     def taken() -> list[tf.Tensor]:
-        places = tf.reshape(tf.where(tf.reshape(tf.sequence_mask(numbers, most), [-1])), [-1])
+        places = tf.reshape(tf.where(tf.reshape(tf.sequence_mask(numbers, num_sent), [-1])), [-1])
         return [tf.gather(each, places) for each in parts]
 
-    return list(tf.cond(tf.reduce_all(tf.equal(numbers, most)), lambda: parts, taken))
+    return list(tf.cond(tf.reduce_all(tf.equal(numbers, num_sent)), lambda: parts, taken))

@@ -284,7 +284,7 @@ def _last_logs(logs: Logs, following: Callable[[], Logs]) -> Logs:
     """Of the steps that follow, if there are data for any."""
     try:
         return following()
-    except tf.errors.OutOfRangeError:
+    except (tf.errors.OutOfRangeError, StopIteration):  # A graph says it in this way, and Python in that one.
         return logs
 
 
