@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.framework.graphs import captured_from_outside
-from tfscale.replicas.marks import OWN, marked
+from tfscale.replicas.marks import OWN, insides, marked
 
 # What these say of a tensor depends on its shape alone.
 SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
@@ -56,7 +56,9 @@ def is_made_by(tensor: tf.Tensor, kinds: Mapping[str, int]) -> bool:
         tensor: Of a graph, or any other, of which nothing is known.
         kinds: The place of the output, by the type of the operation.
     """
+    inside = _Insides()
     while tf.is_symbolic_tensor(tensor):
+        tensor = inside(tensor)
         if tensor.op.type in kinds:
             return bool(tensor.value_index == kinds[tensor.op.type])
         outside = captured_from_outside(tensor.op.graph)
@@ -80,13 +82,14 @@ def _counts_from_the_end(op: Any) -> bool:
 
 
 def operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:
-    """All operations by which tensors were made, in their graph and in those around it.
+    """All operations by which tensors were made, in their graph, in those around it, and in functions for XLA.
 
     Args:
         tensors: Nested structure of tensors of graphs.
         through_shapes: Whether a shape is made of what has it.
     """
-    left = [leaf.op for leaf in tf.nest.flatten(tensors, expand_composites=True) if tf.is_tensor(leaf)]
+    inside = _Insides()
+    left = [inside(leaf).op for leaf in tf.nest.flatten(tensors, expand_composites=True) if tf.is_tensor(leaf)]
     seen = set(map(id, left))
     captured: dict[int, dict[str, Any]] = {}
     while left:
@@ -100,10 +103,26 @@ def operations_behind(tensors: Any, *, through_shapes: bool) -> Iterator[Any]:
         else:
             yield op
             behind = list(op.inputs) if through_shapes or op.type not in SHAPES else []
-        for each in behind:
+        for each in map(inside, behind):
             if id(each.op) not in seen:
                 seen.add(id(each.op))
                 left.append(each.op)
+
+
+class _Insides:
+    """What the results of functions that XLA compiles are made of is in the functions' own graphs."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[int, tf.Tensor]] = {}
+
+    def __call__(self, tensor: Any) -> Any:
+        while tf.is_symbolic_tensor(tensor):
+            if id(tensor.graph) not in self._known:
+                self._known[id(tensor.graph)] = insides(tensor.graph)
+            if id(tensor) not in self._known[id(tensor.graph)]:
+                break
+            tensor = self._known[id(tensor.graph)][id(tensor)]
+        return tensor
 
 
 def compares_with_itself(op: Any) -> bool:

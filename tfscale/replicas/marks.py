@@ -16,6 +16,7 @@ ALIKE_ON_ALL = "tfscale_alike_on_all_replicas"
 PART_BESIDE_OTHERS = "tfscale_part_of_sum_beside_others"
 SEED_OF_REPLICA = "tfscale_seed_of_replica"
 SEED_OF_ALL = "tfscale_seed_of_all"
+_INSIDE = "tfscale_inside_of_function"
 
 
 def mark_own(values: Any) -> None:
@@ -46,6 +47,24 @@ def mark_number(number: Any, name: str) -> None:
 def mark_seed(seed: Any, *, is_own: bool) -> None:
     """Says that a seed is one of this replica's own, or the same on all."""
     _mark(seed, SEED_OF_REPLICA if is_own else SEED_OF_ALL)
+
+
+def mark_inside(results: Any, inside: Any) -> None:
+    """Says what the tensors that a function has returned are in the function's own graph.
+
+    Args:
+        results: Nested structure of tensors.
+        inside: The same, of that graph.
+    """
+    pairs = (tf.nest.flatten(each, expand_composites=True) for each in (results, inside))
+    for leaf, own in zip(*pairs, strict=True):
+        if tf.is_symbolic_tensor(leaf) and leaf is not own:
+            leaf.graph.add_to_collection(_INSIDE, (leaf, own))
+
+
+def insides(graph: Any) -> dict[int, tf.Tensor]:
+    """By their identities, tensors of a graph that a function has returned: what they are in the function's graph."""
+    return {id(leaf): own for leaf, own in graph.get_collection(_INSIDE)}
 
 
 def marked(graph: Any, name: str) -> set[int]:

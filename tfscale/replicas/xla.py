@@ -3,14 +3,14 @@
 What a replica computes by itself: the forward and backward pass. Collectives stay outside, because XLA cannot run them
 on every platform, and so does the update. A pass that must communicate half-way (synchronised BatchNormalization, a
 loss with a denominator of its own) is compiled in pieces, from one exchange to the next: TensorFlow finds them among
-operations that are marked for XLA.
+operations that are marked for XLA. Where a process has several CPUs, XLA compiles nothing of such a pass.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
@@ -18,12 +18,14 @@ import tensorflow as tf
 
 from tfscale.errors import ModelError
 from tfscale.framework.graphs import is_traced_for_xla
+from tfscale.replicas.marks import mark_inside
 from tfscale.step_context import Flag
 
 _log = logging.getLogger(__name__)
 _COMPILING = Flag("xla_compiles")
 _WITHOUT = Flag("without_xla")
 
+_EXCHANGE = "its replicas exchange something half-way (synchronised BatchNormalization, a loss with weights of its own)"
 _OF_ONES_OWN = "`tf.function(jit_compile=True)`"
 _WAY_OUT = "Take `jit_compile=True` out of it; `compile(jit_compile=True)` has XLA compile what `fit` runs."
 
@@ -78,15 +80,34 @@ def run_compiled(model: keras.Model, function: Callable[[], Any]) -> Any:
         return function()
     try:
         with _COMPILING.raised():
-            return tf.function(function, jit_compile=True, autograph=False)()
+            compiled = tf.function(function, jit_compile=True, autograph=False).get_concrete_function()
+        results = compiled()
+        # What a sparse gradient is made of says how those of the replicas are brought together.
+        mark_inside(results, compiled.structured_outputs)
+        return results
     except CollectiveInsideXlaError:
-        _log.info(
-            "XLA compiles model %r in pieces: its replicas exchange something half-way (synchronised "
-            "BatchNormalization, or a loss with a mask or weights of its own)",
-            model.name,
-        )
+        if not takes_pieces(tf.distribute.get_strategy().extended.worker_devices):
+            _log.info("XLA compiles nothing of model %r: %s, and this process has several CPUs", model.name, _EXCHANGE)
+            return function()
+        _log.info("XLA compiles model %r in pieces: %s", model.name, _EXCHANGE)
         with tf.xla.experimental.jit_scope():
             return function()
+
+
+def takes_pieces(devices: Sequence[str]) -> bool:
+    """Whether XLA can compile pieces of what the replicas of a process do.
+
+    TensorFlow 2.21 puts numbers that a piece needs (the sizes of a `Slice`) on the first CPU. Where the piece is on
+    another one, that is an `InternalError: Multiple CPU devices`, for some models.
+
+    Args:
+        devices: Those of this process's replicas.
+
+    Example:
+        >>> [takes_pieces(each) for each in (["CPU:0"], ["CPU:0", "CPU:1"], ["GPU:0", "GPU:1"])]
+        [True, False, True]
+    """
+    return sum("CPU" in each for each in devices) < 2
 
 
 def would_compile(layers: Iterable[keras.layers.Layer], device_types: Iterable[str]) -> bool:
