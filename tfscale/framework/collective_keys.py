@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfscale.framework.graphs import graphs_around
 from tfscale.framework.hooks import read
 from tfscale.step_context import Slot
 
@@ -37,9 +38,8 @@ class Alignment:
 
     def align_when_called(self) -> None:
         """Has them aligned when the function is called that is traced now, before any replica has a key of it."""
-        graph: Any = tf.compat.v1.get_default_graph()
-        while getattr(graph, "is_control_flow_graph", False):
-            graph = graph.outer_graph
+        around = graphs_around(tf.compat.v1.get_default_graph())
+        graph = next(each for each in around if not getattr(each, "is_control_flow_graph", False))
         if tf.executing_eagerly() or not graph.building_function:
             return
         with graph.as_default():

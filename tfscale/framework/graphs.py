@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,17 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context, lift_to_graph
 from tensorflow.python.framework import auto_control_deps, op_def_registry
 from tensorflow.python.ops import control_flow_util, control_flow_v2_func_graphs
+
+
+def graphs_around(graph: Any) -> Iterator[Any]:
+    """A graph, and each that stands around the one before.
+
+    Why: a loop, a branch and a function have a graph of their own, which no public name leads out of.
+    Breaks first: tests/replicas/test_graph_walk.py.
+    """
+    while graph is not None:
+        yield graph
+        graph = getattr(graph, "outer_graph", None)
 
 
 def around_loops(graph: Any, outer: Any) -> Any:
@@ -36,11 +48,7 @@ def has_loop_between(graph: Any, outer: Any) -> bool:
 
     Why and breaks first: as `around_loops`, and tests/exact/test_randomness.py.
     """
-    while graph is not None and graph is not outer:
-        if isinstance(graph, control_flow_v2_func_graphs.WhileBodyFuncGraph):
-            return True
-        graph = getattr(graph, "outer_graph", None)
-    return False
+    return any(isinstance(each, control_flow_v2_func_graphs.WhileBodyFuncGraph) for each in _up_to(outer, graph))
 
 
 def around_conditions(graph: Any, outer: Any) -> Any:
@@ -58,12 +66,12 @@ def around_conditions(graph: Any, outer: Any) -> Any:
 
 
 def _around(graph: Any, outer: Any, *kinds: Any) -> Any:
-    around = None
-    while graph is not None and graph is not outer:
-        if isinstance(graph, kinds):
-            around = graph.outer_graph
-        graph = getattr(graph, "outer_graph", None)
-    return around
+    around = [each.outer_graph for each in _up_to(outer, graph) if isinstance(each, kinds)]
+    return around[-1] if around else None
+
+
+def _up_to(outer: Any, graph: Any) -> Iterator[Any]:
+    return itertools.takewhile(lambda each: each is not outer, graphs_around(graph))
 
 
 def is_within_reach(value: Any) -> bool:
@@ -72,10 +80,10 @@ def is_within_reach(value: Any) -> bool:
     Why: what a branch or a loop has computed does not get out of it (`InaccessibleTensorError`, TensorFlow 2.21).
     Breaks first: tests/gradients/test_changing_nothing.py.
     """
+    if not tf.is_symbolic_tensor(value):
+        return True
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    while graph is not None and tf.is_symbolic_tensor(value) and value.graph is not graph:
-        graph = getattr(graph, "outer_graph", None)
-    return graph is not None or not tf.is_symbolic_tensor(value)
+    return any(each is value.graph for each in graphs_around(graph))
 
 
 def captured_from_outside(graph: Any) -> dict[str, Any]:
@@ -166,12 +174,8 @@ def graph_of_function(graph: Any, name: str) -> Any:
     Why: whether a replica may wait in there for another one shows only in there.
     Breaks first: tests/replicas/test_branches.py.
     """
-    while graph is not None:
-        function = graph._get_function(name)
-        if function is not None:
-            return getattr(function, "graph", None)
-        graph = getattr(graph, "outer_graph", None)
-    return None
+    known = (each._get_function(name) for each in graphs_around(graph))
+    return getattr(next((function for function in known if function is not None), None), "graph", None)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.framework.graphs import DeviceName, naming_device
+from tfscale.framework.graphs import DeviceName, graphs_around, naming_device
 from tfscale.step_context import Slot
 
 # The graph into which the step is traced; `_EAGER` where it is run.
@@ -58,9 +58,7 @@ def is_of_own_function(graph: Any) -> bool:
     step = _GRAPH.value
     if step is None or graph is step:
         return False
-    while graph is not None and graph is not step:
-        graph = getattr(graph, "outer_graph", None)
-    return step is _EAGER or graph is step
+    return step is _EAGER or any(each is step for each in graphs_around(graph))
 
 
 def trace_anew() -> None:
