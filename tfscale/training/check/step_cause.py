@@ -23,7 +23,13 @@ OF_LATER = (
 
 
 def describe_difference(
-    differences: Sequence[Difference], what: str, num_replicas: int, num_rows: int, *, in_parts: bool = False
+    differences: Sequence[Difference],
+    what: str,
+    num_replicas: int,
+    num_rows: int,
+    *,
+    in_parts: bool = False,
+    is_eager: bool = False,
 ) -> str:
     """The text of the error: what differs, why most likely, and the way out.
 
@@ -33,6 +39,7 @@ def describe_difference(
         num_replicas: Of the job.
         num_rows: On which the step was tried.
         in_parts: Whether its replicas took their rows in parts.
+        is_eager: Whether it is run eagerly.
     """
     ordered = sorted(differences, key=lambda row: _ORDER.index(row.kind))
     shown = "\n".join(f"  {_line(row)}" for row in ordered[:_SHOWN])
@@ -43,7 +50,7 @@ def describe_difference(
         f"The {what} {unlike}. "
         f"It was tried on {num_rows} rows; nothing was updated by it.\n"
         f"Received:\n{shown}{more}\n"
-        f"Likeliest cause: {cause}"
+        f"Likeliest cause: {cause}{_IN_A_GRAPH if is_eager else ''}"
     )
 
 
@@ -88,6 +95,10 @@ def _cause_of_failure(error: Exception) -> str:
     )
 
 
+_IN_A_GRAPH = (
+    " Or leave `run_eagerly=True` out: in a graph tfscale gives the layers, losses and logs in which rows meet those "
+    "of all replicas where it can, and the step may be that of one replica as it stands."
+)
 _OF_PARTS = (
     "`micro_batch` and `logical_replicas` run the rows of a device in parts, one after the other, and in a loss, layer "
     "or metric of your own the rows of a batch meet, or are added up where the rest is a mean. For a sum, write "

@@ -320,8 +320,9 @@ class StepCheck:
             _log.warning("%s", describe_kept_numbers(names, self._what))
 
     def _describe(self, differences: Sequence[Difference], rows: CheckRows, what: str = "") -> str:
-        count, in_parts = self._strategy.num_replicas_in_sync, self._runs.in_parts
-        return describe_difference(differences, what or self._what, count, rows.num_rows, in_parts=in_parts)
+        count = self._strategy.num_replicas_in_sync
+        how = {"in_parts": self._runs.in_parts, "is_eager": self._is_eager}
+        return describe_difference(differences, what or self._what, count, rows.num_rows, **how)
 
     def _differences_later(self, rows: CheckRows) -> list[Difference]:
         """What differs in a state in which nothing is zero that may count later, such as the weight of a loss."""
