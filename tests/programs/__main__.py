@@ -32,7 +32,7 @@ import sklearn.datasets  # noqa: F401
 
 from tests.programs import forks, table
 from tests.programs.judgement import Verdict, judge
-from tests.programs.outcome import Outcome, Setting
+from tests.programs.outcome import Arguments, Outcome, Setting
 from tests.programs.program import Program, all_programs
 from tests.programs.run import script_of
 from tfscale import DataParallel  # noqa: F401
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.show:
         print(
             *(
-                script_of(program, Setting(options.replicas[-1], one_scope=options.one_scope, init=options.init))
+                script_of(program, replace(_settings(program, options)[0], replicas=options.replicas[-1]))
                 for program in chosen
             ),
             sep="\n",
@@ -144,7 +144,8 @@ def _settings(program: Program, options: argparse.Namespace) -> list[Setting]:
     if (options.workers or program.workers) and not (options.no_workers or options.twice):
         settings += [Setting(replicas, workers=workers) for workers, replicas in options.jobs_of]
     given = {name: getattr(options, name) for name in ("float64", "one_scope", "init", "gpu", "ahead")}
-    return [replace(each, **given) for each in settings]
+    more = Arguments(compiled=options.compile, optimizers=options.optimizer)
+    return [replace(each, **given, arguments=more, parallel=options.parallel) for each in settings]
 
 
 def _again_in_float64(runs: _Runs, verdicts: dict, options: argparse.Namespace) -> dict:
@@ -190,6 +191,9 @@ def _parser() -> argparse.ArgumentParser:
         "--gpu", choices=("float32", "tf32"), default="", help="on this machine's GPU, cut into replicas: multiplied so"
     )
     parser.add_argument("--ahead", action="store_true", help="rows are copied to replicas ahead of time, as on GPUs")
+    parser.add_argument("--compile", default="", metavar="ARGUMENTS", help="what every `compile` gets beside its own")
+    parser.add_argument("--optimizer", default="", metavar="ARGUMENTS", help="and every optimizer of Keras's")
+    parser.add_argument("--parallel", default="", metavar="ARGUMENTS", help="and DataParallel beside the batch")
     parser.add_argument("--show", action="store_true", help="print the scripts with the README's lines; run nothing")
     parser.add_argument("--verbose", action="store_true", help="show the output of runs that failed")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")

@@ -7,6 +7,16 @@ import numpy as np
 
 
 @dataclass(frozen=True)
+class Arguments:
+    """Keyword arguments as a script would write them, `"a=1, b=2"`; one that a call has already stays as it is."""
+
+    compiled: str = ""
+    """Of every `model.compile`."""
+    optimizers: str = ""
+    """Of every optimizer of Keras's, one that `compile` names as well."""
+
+
+@dataclass(frozen=True)
 class Setting:
     """How a program is run. No replicas: as plain Keras, without the README's lines."""
 
@@ -25,11 +35,15 @@ class Setting:
     gpu: Literal["", "float32", "tf32"] = ""
     # Whether each replica's rows are copied to it ahead of time, as on GPUs.
     ahead: bool = False
+    # What its calls have more.
+    arguments: Arguments = Arguments()
+    # What `DataParallel` gets beside the batch, as a script would write it.
+    parallel: str = ""
 
     @property
     def plain(self) -> "Setting":
         """The run of plain Keras that this one is compared with."""
-        return Setting(float64=self.float64, gpu=self.gpu)
+        return Setting(float64=self.float64, gpu=self.gpu, arguments=self.arguments)
 
     def __str__(self) -> str:
         each = f" of {self.replicas}" if self.replicas > 1 else ""

@@ -32,7 +32,13 @@ _TRAINS = re.compile(r"\.(fit|evaluate|predict|train_on_batch|test_on_batch|pred
 
 
 def with_readme_lines(
-    tree: ast.Module, num_replicas: int, *, one_scope: bool = False, on_gpu: bool = False, on_workers: bool = False
+    tree: ast.Module,
+    num_replicas: int,
+    *,
+    one_scope: bool = False,
+    on_gpu: bool = False,
+    on_workers: bool = False,
+    parallel: str = "",
 ) -> ast.Module:
     """`tree` with the README's lines for `num_replicas` devices of one process.
 
@@ -42,18 +48,20 @@ def with_readme_lines(
         one_scope: Whether the whole script stands in one `with dp.scope():`, what trains included.
         on_gpu: Whether the replicas are parts of a GPU.
         on_workers: Whether this process is one of several workers: a strategy of the script's own is that of all then.
+        parallel: Further arguments of `DataParallel`, such as `"micro_batch=2"`.
     """
+    given = "global_batch=BATCH" + (f", {parallel}" if parallel else "")
     if any(makes_strategy(each) for each in tree.body):
         devices = [f"{'GPU' if on_gpu else 'CPU'}:{i}" for i in range(num_replicas)]
         made = "" if on_workers else f", devices=tf.distribute.MirroredStrategy({devices})"
-        return _with_own_strategy(tree, num_replicas, made)
+        return _with_own_strategy(tree, num_replicas, given + made)
     start = next(i for i, each in enumerate(tree.body) if ast.unparse(each).startswith("BATCH = ")) + 1
     first = 1 if ast.get_docstring(tree) is not None else 0
     body = [
         *tree.body[:first],
         *ast.parse(f"import tfscale\ntfscale.simulate_replicas({num_replicas})").body,
         *tree.body[first:start],
-        *ast.parse("dp = tfscale.DataParallel(global_batch=BATCH)").body,
+        *ast.parse(f"dp = tfscale.DataParallel({given})").body,
     ]
     rest = _Prepare().visit(ast.parse(ast.unparse(tree))).body[start:]
     for trains, group in itertools.groupby(rest, key=lambda each: not one_scope and _trains(each)):
@@ -62,8 +70,8 @@ def with_readme_lines(
     return ast.fix_missing_locations(ast.Module(body, type_ignores=[]))
 
 
-def _with_own_strategy(tree: ast.Module, num_replicas: int, made: str) -> ast.Module:
-    handed_over = ast.parse(f"dp = tfscale.DataParallel(global_batch=BATCH{made})\nstrategy = dp.strategy").body
+def _with_own_strategy(tree: ast.Module, num_replicas: int, given: str) -> ast.Module:
+    handed_over = ast.parse(f"dp = tfscale.DataParallel({given})\nstrategy = dp.strategy").body
     body = ast.parse(f"import tfscale\ntfscale.simulate_replicas({num_replicas})").body
     for statement in _Prepare().visit(ast.parse(ast.unparse(tree))).body:
         body += handed_over if makes_strategy(statement) else [statement]

@@ -17,6 +17,7 @@ from tests.programs import noise
 from tests.programs.outcome import Outcome, Setting
 from tests.programs.program import Program
 from tests.programs.readme_lines import in_float64, with_lines_of_init, with_readme_lines
+from tests.programs.variants import with_arguments
 from tfscale import TfscaleError
 
 
@@ -32,7 +33,9 @@ def script_of(program: Program, setting: Setting) -> str:
             one_scope=setting.one_scope,
             on_gpu=bool(setting.gpu),
             on_workers=setting.workers > 1,
+            parallel=setting.parallel,
         )
+    tree = with_arguments(tree, setting.arguments)
     return ast.unparse(in_float64(tree) if setting.float64 else tree) + "\n"
 
 
