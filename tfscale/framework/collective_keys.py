@@ -14,9 +14,12 @@ from tfscale.step_context import Slot
 
 # So many of the first bits of a size are kept: a sixteenth at most is sent for nothing.
 _KEPT_BITS = 5
-_POWERS = [2**bit for bit in range(31)]
-# Sizes that can be told from each other. The other bits tell four million keys from each other, one after the other.
-_SIZE_BITS = 9
+# For each bit more of a size: the least such size, and by how much what is dropped grows.
+_POWERS = [2**bit for bit in range(_KEPT_BITS, 31)]
+_UNITS = [power // 2**_KEPT_BITS for power in _POWERS]
+# Sizes that can be told from each other, and keys of one call that can: together they are the negative numbers.
+_NUM_SIZES = 2**9
+_NUM_KEYS = 2**31 // _NUM_SIZES
 _SIZE = Slot[tf.Tensor]("size_of_collective")
 
 
@@ -59,20 +62,21 @@ def size_to_send(sizes: Any) -> tuple[tf.Tensor, tf.Tensor]:
         sizes: Int32, of any shape.
 
     Returns:
-        How many elements are sent, a few more, in the same shape; and for each a negative number that stands for so
-        many: its first bit and its last nine say so, and the others are 0.
+        How many elements are sent, a few more, in the same shape; and for each one of the first 512 numbers of 32 bits,
+        which stands for so many.
 
     Example:
         >>> [(int(sent), int(name) % 512) for sent, name in map(size_to_send, (0, 7, 32, 33, 1000))]
         [(1, 1), (7, 7), (32, 96), (34, 97), (1024, 176)]
     """
-    sizes = tf.maximum(sizes, 1)
-    bits = tf.math.count_nonzero(sizes[..., tf.newaxis] >= _POWERS, axis=-1, dtype=tf.int32)
-    dropped = tf.maximum(bits - _KEPT_BITS, 0)
-    unit = tf.bitwise.left_shift(1, dropped)
-    kept = (sizes + unit - 1) // unit
-    half = 2 ** (_KEPT_BITS - 1)
-    return kept * unit, tf.where(dropped > 0, half * (bits - 1) + kept, kept) + tf.int32.min
+    sizes = tf.expand_dims(tf.maximum(sizes, 1), -1)
+    # Only what TensorFlow computes of int32 on the host, also for GPUs: no device is waited for.
+    is_as_large = tf.minimum(sizes // _POWERS, 1)
+    dropped = tf.reduce_sum(is_as_large, -1)
+    unit = 1 + tf.reduce_sum(is_as_large * _UNITS, -1)
+    kept = (sizes[..., 0] + unit - 1) // unit
+    number = kept + tf.minimum(dropped, 1) * (dropped + _KEPT_BITS - 1) * 2 ** (_KEPT_BITS - 1)
+    return kept * unit, number + tf.int32.min
 
 
 def sending_sizes(name: tf.Tensor) -> contextlib.AbstractContextManager[None]:
@@ -118,4 +122,4 @@ def key_of_size(key: Any) -> Any:
         key: As TensorFlow has counted it, an int32 scalar.
     """
     name = _SIZE.value
-    return key if name is None else tf.bitwise.bitwise_or(tf.bitwise.left_shift(key, _SIZE_BITS), name)
+    return key if name is None else key % _NUM_KEYS * _NUM_SIZES + name
