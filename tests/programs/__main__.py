@@ -41,6 +41,8 @@ from tfscale import DataParallel  # noqa: F401
 def main(arguments: list[str] | None = None) -> int:
     """Returns 1 when a program ended otherwise than it may."""
     options = _parser().parse_args(arguments)
+    if options.init and options.parallel:
+        sys.exit("--parallel has no place with --init, whose lines `tfscale init` writes.")
     chosen = _chosen(options.names)
     if options.show:
         print(

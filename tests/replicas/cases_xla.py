@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 import tfscale
+from tests.training.check.cases_parts import largest_difference
 from tests.training.models import TARGETS, X
 
 
@@ -56,4 +57,4 @@ def positions(num_replicas: int, micro_batch: int | None) -> float:
     expected = trained(lambda model: model)
     with dp.scope():
         ours = trained(dp.prepare)
-    return max(float(np.max(np.abs(a - b))) for a, b in zip(ours, expected, strict=True))
+    return largest_difference(ours, expected)

@@ -204,7 +204,7 @@ def launch_for_all(operations: Any) -> None:
     """Lets what launches the collectives of a strategy's replicas do so in a step that is traced once for them.
 
     Why: the key of a collective is captured when the step's function is called, which TensorFlow does for the outermost
-    function only; and each launcher names the device of its own replica.
+    function only; and each launcher names the device of its own replica. Sizes have keys of their own: `sending_sizes`.
     Breaks first: tests/replicas/test_one_trace.py.
     """
     launchers = read(operations, "_launchers")

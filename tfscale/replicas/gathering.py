@@ -6,6 +6,7 @@ TensorFlow's own way has a branch of a condition for either case, with collectiv
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,18 +28,18 @@ def gather_in_graph(groups: Sequence[Sequence[tf.Tensor]], options: Any) -> list
     Returns:
         Tensors `[sum of n, ...]`, equal on all replicas.
     """
-    own = [_num_rows(group) for group in groups]
-    numbers = tf.reshape(gather_alike(tf.stack(own), options), [-1, len(groups)])
+    own = tf.stack([_num_rows(group) for group in groups])
+    numbers = tf.reshape(gather_alike(own, options), [-1, len(groups)])
     sent, names = size_to_send(tf.reduce_max(numbers, axis=0))
-    each_group = (tf.unstack(each, axis=-1, num=len(groups)) for each in (own, numbers, sent, names))
+    each_group = (tf.unstack(each, axis=-1, num=len(groups)) for each in (sent - own, numbers, sent, names))
     # One collective after the other: NCCL would wait for ever for one that another device begins later.
     before, gathered = numbers, []
-    for group, num_own, num_each, num_sent, name in zip(groups, *each_group, strict=True):
+    for group, missing, num_each, num_sent, name in zip(groups, *each_group, strict=True):
         parts = []
         for each in group:
-            filled = _filled_up(each, num_sent - num_own)
-            with tf.control_dependencies([before]):
-                before = _gathered(filled, name, options)
+            filled = _filled_up(each, missing)
+            with tf.control_dependencies([before]), _by_its_size(filled, name):
+                before = gather_alike(filled, options)
             parts.append(before)
         gathered.append(_own_rows_only(parts, num_each, num_sent))
     return gathered
@@ -50,12 +51,9 @@ def _num_rows(group: Sequence[tf.Tensor]) -> tf.Tensor:
     return tf.size(vectors[0]) if vectors else tf.shape(group[0])[0]
 
 
-def _gathered(filled: tf.Tensor, size_name: tf.Tensor, options: Any) -> tf.Tensor:
-    if filled.shape[1:].is_fully_defined():
-        with sending_sizes(size_name):
-            return gather_alike(filled, options)
-    # Its other axes may differ from batch to batch, too.
-    return gather_alike(filled, options)
+def _by_its_size(filled: tf.Tensor, name: tf.Tensor) -> contextlib.AbstractContextManager[None]:
+    # Where other axes may differ from batch to batch, too, the number of rows does not say it.
+    return sending_sizes(name) if filled.shape[1:].is_fully_defined() else contextlib.nullcontext()
 
 
 def _filled_up(rows: tf.Tensor, missing: tf.Tensor) -> tf.Tensor:

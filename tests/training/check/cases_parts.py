@@ -119,7 +119,8 @@ def _fit(model: keras.Model) -> tuple[dict[str, list[float]], list[np.ndarray]]:
     return history, model.get_weights()
 
 
-def _largest_difference(a: Any, b: Any) -> float:
+def largest_difference(a: Any, b: Any) -> float:
+    """Of the numbers of two nested structures."""
     pairs = zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True)
     return max(float(np.max(np.abs(np.asarray(mine) - np.asarray(other)))) for mine, other in pairs)
 
@@ -136,7 +137,7 @@ def in_parts(num_replicas: int, arguments: dict[str, Any]) -> dict[str, Any]:
         with dp.scope():
             model = dp.prepare(build())
         try:
-            found[name] = _largest_difference(_fit(model), expected)
+            found[name] = largest_difference(_fit(model), expected)
         except tfscale.TfscaleError as error:
             found[name] = type(error).__name__, str(error), int(model.optimizer.iterations)
     return found
