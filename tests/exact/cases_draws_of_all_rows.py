@@ -75,8 +75,8 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-SINGLE = ("a scale", "without a seed")
-"""Those that draw single numbers, and let no rows meet."""
+WITH_ALL_ROWS = ("a gate behind which rows meet", "a kind in which rows meet")
+"""Those that want all rows at the same time."""
 
 
 def _by_tensorflow(model: Any, predicted: Any, y: Any) -> Any:
@@ -102,11 +102,13 @@ def _net(draw: Any = None, **options: Any) -> keras.Model:
     return keras.Model(inputs, outputs) if draw is None else Drawing(draw, inputs=inputs, outputs=outputs, **options)
 
 
-def _trained(dp: Any, draw: Any, drop_remainder: bool = False) -> tuple[list[Any], list[float]]:
+def _trained(
+    dp: Any, draw: Any, drop_remainder: bool = False, run_eagerly: bool = False
+) -> tuple[list[Any], list[float]]:
     keras.utils.set_random_seed(1)
     with contextlib.nullcontext() if dp is None else dp.scope():
         model = _net(draw)
-        model.compile(keras.optimizers.SGD(0.05), None if draw else "mse")
+        model.compile(keras.optimizers.SGD(0.05), None if draw else "mse", run_eagerly=run_eagerly)
         if dp is not None:
             dp.prepare(model)
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH, drop_remainder=drop_remainder)
@@ -125,15 +127,27 @@ def equal(options: dict[str, Any], drop_remainder: bool = False) -> dict[str, tu
     dp = tfscale.DataParallel(global_batch=BATCH, **options)
     programs = {**PROGRAMS, "Keras's RandomCrop": None}
     if options:
-        # Of a part the number of rows is known, and not those of the others: what is no single number may be of rows.
-        programs = {name: draw for name, draw in programs.items() if name in SINGLE or draw is None}
-    if drop_remainder:
-        # Weights of twice as many rows as there are examples.
-        programs.pop("noise on weights")
+        programs = {name: draw for name, draw in programs.items() if name not in WITH_ALL_ROWS}
     return {
         name: (_trained(dp, draw, drop_remainder), _trained(None, draw, drop_remainder))
         for name, draw in programs.items()
     }
+
+
+def eagerly() -> dict[str, tuple[Any, Any, list[str]]]:
+    """By program, run eagerly: what three replicas train and log, or their error; one device; what is logged."""
+    tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    found = {}
+    for name, draw in {**PROGRAMS, "Keras's RandomCrop": None}.items():
+        ours: Any
+        with listening() as lines:
+            try:
+                ours = _trained(dp, draw, run_eagerly=True)
+            except tfscale.ParityError as error:
+                ours = str(error)
+        found[name] = ours, _trained(None, draw, run_eagerly=True), lines
+    return found
 
 
 def said() -> dict[str, str]:
@@ -158,19 +172,58 @@ def said() -> dict[str, str]:
     return found
 
 
-def loop() -> tuple[list[float], list[float]]:
-    """What a loop by hand draws for its batches on three replicas, and what one device draws."""
+ROWS = X.reshape(len(X), -1)[:27]
+
+
+def loops(is_eager: bool) -> dict[Any, tuple[list[float], list[float]]]:
+    """What loops by hand make of what they draw for all examples of a batch: on three replicas, and on one device.
+
+    By the shape of what is drawn, and by whether each batch has one known size, of which a replica has four rows.
+
+    Args:
+        is_eager: Whether the loops have no graph.
+    """
     tfscale.simulate_replicas(3)
-    strategy: Any = tfscale.DataParallel(global_batch=BATCH).strategy
+    strategy: Any = tfscale.DataParallel(global_batch=12).strategy
+    shapes: Any = ((), (5, 3), (4, 2), (8, 3))
+    return {
+        (shape, is_known): _loop(strategy, shape, is_known, is_eager) for shape in shapes for is_known in (True, False)
+    }
+
+
+def _loop(strategy: Any, shape: tuple[int, ...], is_known: bool, is_eager: bool) -> tuple[list[float], list[float]]:
     with strategy.scope():
         seeds = keras.random.SeedGenerator(5)
+    times = np.arange(1, 1 + np.prod(shape, dtype=int)).reshape(shape).astype("float32")
 
     def step(rows: Any) -> Any:
-        return tf.reduce_sum(rows) * keras.random.uniform((), seed=seeds)
+        return tf.reduce_sum(rows) * tf.reduce_sum(times * keras.random.normal(shape, seed=seeds))
 
-    run = tf.function(lambda rows: strategy.reduce("SUM", strategy.run(step, args=(rows,)), axis=None))
-    data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(X).batch(BATCH))
-    ours = [float(run(rows)) for rows in data]
+    def run(rows: Any) -> Any:
+        return strategy.reduce("SUM", strategy.run(step, args=(rows,)), axis=None)
+
+    traced = run if is_eager else tf.function(run)
+    batches = tf.data.Dataset.from_tensor_slices(ROWS).batch(12, drop_remainder=is_known)
+    ours = [float(traced(rows)) for rows in strategy.experimental_distribute_dataset(batches)]
     plain = keras.random.SeedGenerator(5)
-    starts = range(0, len(X), BATCH)
-    return ours, [float(X[at : at + BATCH].sum() * keras.random.uniform((), seed=plain)) for at in starts]
+    expected = [float(np.sum(rows) * np.sum(times * keras.random.normal(shape, seed=plain))) for rows in batches]
+    return ours, expected
+
+
+def rows_of_loop() -> list[Any]:
+    """What three replicas draw for rows of which the number is known, one of them asked for in Python."""
+    tfscale.simulate_replicas(3)
+    strategy: Any = tfscale.DataParallel(global_batch=12).strategy
+    with strategy.scope():
+        seeds = keras.random.SeedGenerator(5)
+    steps = (
+        lambda rows: keras.random.normal(keras.ops.shape(rows), seed=seeds),
+        lambda rows: keras.random.normal((rows.shape[0], 4), seed=seeds),
+    )
+    batches = tf.data.Dataset.from_tensor_slices(ROWS).batch(12, drop_remainder=True)
+    found = []
+    for step in steps:
+        run = tf.function(lambda rows, step=step: strategy.run(step, args=(rows,)))
+        rows = next(iter(strategy.experimental_distribute_dataset(batches)))
+        found.append(np.concatenate([each.numpy() for each in strategy.experimental_local_results(run(rows))]))
+    return found

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.exact.cases_draws_of_all_rows import PROGRAMS, SINGLE
+from tests.exact.cases_draws_of_all_rows import PROGRAMS, WITH_ALL_ROWS
 from tests.processes import run_case
 from tfscale.framework.draws import drawn_shape
 
@@ -62,12 +62,7 @@ def trained(request):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_training(trained, name):
-    if name in trained:
-        _assert_equal(trained, name)
-
-
-def test_what_is_left_out_where_sizes_are_known(trained):
-    assert set(trained) ^ set(NAMES) in (set(), {"noise on weights"})
+    _assert_equal(trained, name)
 
 
 @pytest.fixture(scope="module", params=[{"micro_batch": 2}, {"logical_replicas": 4, "replicas": 2}], ids=str)
@@ -75,14 +70,37 @@ def in_parts(request):
     return run_case(f"{CASES}:equal", args=(request.param,))
 
 
-@pytest.mark.parametrize("name", [*SINGLE, "Keras's RandomCrop"])
+@pytest.mark.parametrize("name", [each for each in NAMES if each not in WITH_ALL_ROWS])
 def test_micro_steps_and_logical_replicas(in_parts, name):
     _assert_equal(in_parts, name)
 
 
-def test_loops_by_hand():
-    ours, expected = run_case(f"{CASES}:loop")
-    np.testing.assert_allclose(ours, expected, rtol=1e-5)
+@pytest.fixture(scope="module")
+def eagerly():
+    return run_case(f"{CASES}:eagerly")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_that_run_eagerly(eagerly, name):
+    ours, expected, said = eagerly[name]
+    assert not any("could not be checked" in each for each in said)
+    if name in WITH_ALL_ROWS:
+        # Eagerly nothing divides them otherwise.
+        assert "with another number drawn for the whole batch" in ours
+        assert "leave `run_eagerly=True` out" in ours
+    else:
+        _assert_equal({name: (ours, expected)}, name)
+
+
+@pytest.mark.parametrize("is_eager", [False, True], ids=["graph", "eager"])
+def test_loops_by_hand(is_eager):
+    for drawn in run_case(f"{CASES}:loops", args=(is_eager,)).values():
+        np.testing.assert_allclose(*drawn, rtol=1e-4)
+
+
+def test_rows_of_a_loop_draw_their_own():
+    for drawn in run_case(f"{CASES}:rows_of_loop"):
+        assert len(np.unique(drawn)) == drawn.size
 
 
 def test_what_others_draw_is_said():

@@ -117,7 +117,8 @@ def separate_random_streams(strategy: tf.distribute.Strategy, model: keras.Model
         model: Whose layers may hold some that were made elsewhere.
     """
     for generator in seed_generators(strategy, model):
-        generator.next = functools.partial(_next_of_replica, generator)
+        if not isinstance(vars(generator).get("next"), functools.partial):
+            generator.next = functools.partial(_next_of_replica, generator, _Shapes())
 
 
 @contextlib.contextmanager
@@ -231,16 +232,49 @@ def is_for_all_rows(shape: Sequence[int | None] | None, sizes: Collection[int] |
     return bool(sizes) and all(each is not None and each % size for each in shape for size in sizes if size)
 
 
-def _is_for_all_rows(share: Share | None) -> bool:
+class _Shapes:
+    """What a generator draws, as far as traces tell that leave the number of rows open, as that of the check does.
+
+    A step that runs eagerly, and one for batches of one size, shows rows as any other number.
+    """
+
+    def __init__(self) -> None:
+        self._without_rows, self._of_rows = set[tuple[int, ...]](), set[tuple[int | None, ...]]()
+
+    def note(self, shape: Sequence[int | None]) -> None:
+        """Notes what such a trace draws."""
+        known = tuple(each for each in shape if each is not None)
+        if len(known) == len(shape):
+            self._without_rows.add(known)
+        else:
+            self._of_rows.add(tuple(shape))
+
+    def have_no_rows(self, shape: Sequence[int | None]) -> bool:
+        """Whether a shape was traced as one for the whole batch, and none of rows is like it."""
+        return tuple(shape) in self._without_rows and not any(_is_like(shape, each) for each in self._of_rows)
+
+
+def _is_like(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
+    return len(shape) == len(other) and all(each in (None, own) for own, each in zip(shape, other, strict=True))
+
+
+def _is_for_all_rows(share: Share | None, known: _Shapes) -> bool:
     if is_in_own_loop():
         # It may be one over rows.
         return False
+    shape = drawn_shape()
+    own_size = () if isinstance(own_rows(), int) else None
+    sizes = own_size if share is None else share.static_sizes
+    if shape is None:
+        return False
+    if sizes is not None:
+        return known.have_no_rows(shape) or is_for_all_rows(shape, sizes)
     if share is not None:
-        return is_for_all_rows(drawn_shape(), share.static_sizes)
-    return is_for_all_rows(drawn_shape(), () if isinstance(own_rows(), int) else None)
+        known.note(shape)
+    return is_for_all_rows(shape, sizes)
 
 
-def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:
+def _next_of_replica(generator: keras.random.SeedGenerator, known: _Shapes, ordered: bool = True) -> tf.Tensor:
     if _UNDRAWN.value is not None:
         raise ModelError(
             "With `logical_replicas` random numbers are drawn in training, and by Keras's own `test_step`.\n"
@@ -251,7 +285,7 @@ def _next_of_replica(generator: keras.random.SeedGenerator, ordered: bool = True
     are_several = (share is not None and share.logical is not None) or num_replicas() > 1
     if are_several and tf.distribute.get_replica_context() and not is_replicated(generator.state):
         raise made_outside(f"{generator.name!r}, made outside of it")
-    is_for_all = _ALIKE.is_raised or _is_for_all_rows(share)
+    is_for_all = _ALIKE.is_raised or _is_for_all_rows(share, known)
     seed = type(generator).next(generator, ordered)
     if share is not None and share.logical is not None and not is_for_all:
         return replica_seed(seed, share.logical)

@@ -25,9 +25,12 @@ class Made:
         self._seed_generators: list[weakref.ref[keras.random.SeedGenerator]] = []
         self._variables: list[weakref.ref[Any]] = []
         self._begun: list[tuple[weakref.ref[Any], tf.Tensor]] = []
+        self.count = 0
+        """How many variables were made: it tells a model of a second fold from that of the first."""
 
     def note(self, variable: Any = None) -> None:
         """To be called when a variable is made: notes for whom, and the variable itself if it is there."""
+        self.count += 1
         if variable is not None:
             self._variables.append(weakref.ref(variable))
         for optimizer in callers(keras.optimizers.Optimizer)[:1]:

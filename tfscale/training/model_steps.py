@@ -25,6 +25,7 @@ from tfscale.training.call.looks import Look, OneAfterTheOther
 from tfscale.training.call.met_optimizers import meet_optimizers
 from tfscale.training.call.predictions import forms_of_predictions
 from tfscale.training.call.step_runner import ReplicaSteps
+from tfscale.training.check.eager_check import EagerStepCheck
 from tfscale.training.check.first_states import FirstStates
 from tfscale.training.check.first_step import Steps
 from tfscale.training.check.step_check import StepCheck
@@ -147,7 +148,8 @@ class ModelSteps:
         return OneAfterTheOther(checks) if len(checks) > 1 else next(iter(checks), None)
 
     def _check(self, name: str, forms: Steps, what: str) -> StepCheck:
-        return StepCheck(self._model, self._strategy, self.terms[name], forms, self._options.check, what)
+        kind = EagerStepCheck if forms.eager else StepCheck
+        return kind(self._model, self._strategy, self.terms[name], forms, self._options.check, what)
 
     def _both_forms(self, name: str, division: Division | None = None) -> Steps:
         """The step `name` as it is run, or with these parts, and as on one replica."""

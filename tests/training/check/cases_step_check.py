@@ -474,8 +474,12 @@ def drawing_rows() -> tuple[list[str], list[str]]:
     return sorted(set(drawn)), [each for each in messages.kept if "the first step" in each]
 
 
-def drawing_eagerly() -> list[str]:
-    """What is said of an eager step with dropout, which is looked at no more after the first time."""
+def drawing_eagerly(is_decided_in_python: bool) -> list[str]:
+    """What is said of an eager step with dropout, which is looked at no more after the first time.
+
+    Args:
+        is_decided_in_python: Whether it goes by a number, so that it has no graph.
+    """
 
     class Dropping(ModuleLoss):
         def __init__(self) -> None:
@@ -483,7 +487,8 @@ def drawing_eagerly() -> list[str]:
             self.dropout = keras.layers.Dropout(0.5)
 
         def call(self, inputs: Any) -> Any:
-            return self.out(self.dropout(self.hidden(inputs), training=True))
+            rate = float(tf.reduce_mean(inputs)) if is_decided_in_python else 1.0
+            return self.out(rate * self.dropout(self.hidden(inputs), training=True))
 
     messages, dp = Messages(), _data_parallel()
     with dp.scope():

@@ -163,9 +163,10 @@ def test_numbers_that_are_drawn_for_each_row_are_no_difference():
     assert said == []
 
 
-def test_what_is_drawn_eagerly_is_said_and_trained():
-    (said,) = run_case(f"{CASES}:drawing_eagerly")
-    assert "it draws random numbers, and runs eagerly" in said
+def test_what_is_drawn_eagerly_is_looked_at_in_a_graph_or_said():
+    assert run_case(f"{CASES}:drawing_eagerly", args=(False,)) == []
+    (said,) = run_case(f"{CASES}:drawing_eagerly", args=(True,))
+    assert "it draws random numbers, runs eagerly, and has no graph" in said
 
 
 def test_a_branch_of_every_third_step_is_found():

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-# Of what has not shown in so many calls there will be little to see.
-_LAST_LOOK = 1024
+from tfscale.training.step.due import LAST_LOOK, is_due
 
 
 class Look(Protocol):
@@ -64,10 +63,10 @@ class Looks:
         self._calls += 1
         if self._at_each:
             return True
-        if self._calls > _LAST_LOOK:
+        if self._calls > LAST_LOOK:
             self._look = None
             return False
-        return self._calls.bit_count() == 1
+        return is_due(self._calls)
 
     def __call__(self, batch: Any, *, is_lone: bool = True) -> bool:
         """Looks; returns whether the step is to be traced anew. A lone step is all of its call."""

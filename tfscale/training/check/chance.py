@@ -47,8 +47,6 @@ _STEADY, _TIMES = 1 / 3, (1, -1, 2, -2, 3)
 # Up to so many tolerances may be a steady rounding: a sum of as many numbers as a picture has, which nearly cancel, is
 # off by as much with any weights.
 _SUMMED = 3
-# By whether a step is run eagerly: what is drawn in a graph is silenced.
-_DRAWN = {True: ", and runs eagerly. Without run_eagerly it is", False: " in a function of Python"}
 
 Compare = Callable[[Outcome, Outcome, dict[str, np.ndarray]], list[Difference]]
 _Key = tuple[str, str]
@@ -123,7 +121,9 @@ class Chance:
         )
         if any_of_workers(self._strategy, is_drawn):
             self.is_drawn = True
-            _log.warning("the %s could not be checked: it draws random numbers%s", self._what, _DRAWN[self._is_eager])
+            if not self._is_eager:
+                # What is drawn in a graph is silenced.
+                _log.warning("the %s could not be checked: it draws random numbers in a function of Python", self._what)
             return True
         shaken = (rows.shaken(times * _ROUNDINGS[self._bytes_per_number]) for times in _TIMES)
         runs = (self._runs.alone(each.whole, each.shaken_by) for each in shaken)

@@ -56,6 +56,7 @@ class Steps:
         logs_of: Makes logs of what `divided` returned on one replica.
         begin: Gives metrics that were reset what they begin with instead, and returns what of that another worker has.
         eager: Whether the model is run eagerly.
+        as_graph: Whether it is looked at as a graph all the same.
         is_own: Whether the user's class defines the step.
         tells: What its logs are: `"log"` or `"prediction"`.
         in_parts: Whether `divided` runs a replica's rows in parts, one after the other. Then what leaves the parts is
@@ -67,9 +68,15 @@ class Steps:
     logs_of: Callable[[Any], dict[str, Any]]
     begin: Callable[[], Sequence[tuple[keras.Variable, np.ndarray]]]
     eager: bool = False
+    as_graph: bool = False
     is_own: bool = False
     tells: str = "log"
     in_parts: bool = False
+
+    @property
+    def run_eagerly(self) -> bool:
+        """Whether both forms are."""
+        return self.eager and not self.as_graph
 
 
 class TwoRuns:
@@ -183,7 +190,7 @@ class TwoRuns:
             parts: Of all replicas of this process.
             what: The step, for people.
         """
-        if not self._steps.eager or self._steps.in_parts:
+        if not self._steps.run_eagerly or self._steps.in_parts:
             return
         traced = tf.function(lambda given: self._divided(given, []), autograph=False)
         try:
@@ -238,7 +245,7 @@ class TwoRuns:
 
     def _trace(self, function: Callable[[Any, list[Any]], Any], data: Any) -> tuple[Callable[..., Any], list[Any]]:
         layout: list[Any] = []
-        if self._steps.eager:
+        if self._steps.run_eagerly:
             # What each shows to a graph is read once more, of the divided form alone: `read_graph`.
             return lambda given: function(given, layout), layout
         traced = tf.function(lambda given: function(given, layout), autograph=False, reduce_retracing=True)

@@ -95,7 +95,7 @@ class StepCheck:
         self._found_by_all = FoundByAll(strategy)
         self._findings = StepFindings(model, strategy, terms, self._runs, self._tolerance, self._what)
         self._chance = Chance(
-            model, strategy, terms, self._runs, num_bytes, self._what, is_eager=steps.eager, tells=steps.tells
+            model, strategy, terms, self._runs, num_bytes, self._what, is_eager=steps.run_eagerly, tells=steps.tells
         )
         self._first_rows: CheckRows | None = None
         self._amount = Amount.MOST

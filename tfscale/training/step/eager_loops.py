@@ -15,14 +15,13 @@ from tfscale.replicas.made import made_under
 from tfscale.replicas.owners import Fact, ReplicaGroup
 from tfscale.replicas.replica_batch import local_replicas
 from tfscale.step_context import Slot
+from tfscale.training.step.due import is_due
 from tfscale.training.step.hand_loops import code_of
 
 _log = logging.getLogger(__name__)
 _ROWS = Slot["Sequence[int] | None"]("rows_of_eager_loop")
 _CALLS = Fact["collections.Counter[Any]"](ReplicaGroup, "calls_of_eager_loops", lambda calls: f"{len(calls)} functions")
 _LOOKED_AT = Fact[set[Any]](ReplicaGroup, "eager_loops_looked_at", lambda codes: f"{len(codes)} functions")
-# As of a step of `fit`.
-_LAST_LOOK = 1024
 TOLD = Fact[bool](ReplicaGroup, "told_of_eager_loop")
 TOLD_OF_NUMBERS = Fact[bool](ReplicaGroup, "told_of_eager_numbers")
 
@@ -42,9 +41,11 @@ def look_at_traced(strategy: tf.distribute.Strategy, function: Any, traced: Call
     if replicas.total == 1 or replicas.on_several_workers:
         # One that fails on a worker while it is traced would leave the others waiting.
         return
+    # The same code with another model is another loop.
+    code, made = code_of(function), made_under(strategy).count
     counts = _CALLS.ensure(strategy, collections.Counter())
-    counts[code := code_of(function)] += 1
-    if counts[code] > _LAST_LOOK or counts[code].bit_count() > 1:
+    counts[code, made] += 1
+    if not is_due(counts[code, made]):
         return
     try:
         tf.function(traced).get_concrete_function()

@@ -98,18 +98,38 @@ def _make_what_is_missing(strategy: tf.distribute.Strategy, given: Any, function
         if given in rehearsed:
             return
         rehearsed.add(given)
-    own_args, own_kwargs = tf.nest.map_structure(_with_a_row, of_replica(strategy, (args, kwargs), 0))
+    own = tf.nest.map_structure(_with_a_row, of_replica(strategy, (args, kwargs), 0))
+    are_own = _are_own(strategy, args, kwargs)
 
-    def alone(_: Any) -> None:
+    def alone(_: Any, *, of_any_rows: bool) -> None:
+        own_args, own_kwargs = _of_any_rows(own, are_own) if of_any_rows else own
         with noting_asks() as asks:
             function(*own_args, **own_kwargs)
         if asks:
             known.add(code_of(given))
 
-    try:
-        rehearse(strategy, alone, ())
-    except Exception as error:  # What is wrong with the user's step will show where it is run.
-        _log.debug("the step of a loop by hand could not be rehearsed: %s", error)
+    # What a replica draws for the whole batch shows where its rows are any number, which not every step can take.
+    for of_any_rows in (True, False):
+        try:
+            rehearse(strategy, functools.partial(alone, of_any_rows=of_any_rows), (), of_any_rows=of_any_rows)
+            return
+        except Exception as error:  # What is wrong with the user's step will show where it is run.
+            _log.debug("the step of a loop by hand could not be rehearsed: %s", error)
+
+
+def _of_any_rows(arguments: Any, are_own: Sequence[bool]) -> Any:
+    """Arguments of a replica, to be called in a graph: the shapes of its own do not tell how many rows it has.
+
+    Args:
+        arguments: Of the replica.
+        are_own: Of each leaf, whether others have others.
+    """
+    leaves = tf.nest.flatten(arguments)
+    for place, is_own in enumerate(are_own):
+        leaf = leaves[place]
+        if is_own and tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable) and leaf.shape.rank:
+            leaves[place] = tf.compat.v1.placeholder_with_default(leaf, [None, *leaf.shape[1:]])
+    return tf.nest.pack_sequence_as(arguments, leaves)
 
 
 def _with_a_row(value: Any) -> Any:
