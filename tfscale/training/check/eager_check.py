@@ -53,17 +53,28 @@ class EagerStepCheck(StepCheck):
         return is_anew
 
     def _look_at_graph(self, batch: Any) -> None:
-        if self._chance.is_drawn:
-            self._calls += 1
-            if is_due(self._calls):
+        if not self._chance.is_drawn:
+            return
+        self._calls += 1
+        if is_due(self._calls) and self._graph.is_traced(batch):
+            if self._calls == 1:
                 self._graph(batch)
+            else:
+                # It is too late to sum gradients elsewhere.
+                self._graph.again(batch, is_next=False)
 
 
 class _GraphOfStep(StepCheck):
     """Looks at the step as it is traced each time: Python may have decided otherwise since."""
 
-    def __call__(self, batch: Any) -> None:
-        """Looks at the step for the rows of a batch; says so where it has no graph."""
+    _is_said = False
+
+    def is_traced(self, batch: Any) -> bool:
+        """Whether the step has a graph for the rows of a batch, as it is now; says so where it has none.
+
+        Args:
+            batch: As for a look.
+        """
         self._runs.forget()
         why = ""
         try:
@@ -73,11 +84,11 @@ class _GraphOfStep(StepCheck):
         # Code that reads numbers in Python has no graph, and may raise anything there.
         except Exception as error:
             why = f" ({type(error).__name__}: {error})".splitlines()[0]
-        # Of functions that are run eagerly, too, no graph is run.
+        # Where functions are run eagerly, too, so is that of a graph.
         has_none = bool(why) or tf.config.functions_run_eagerly()
         if not any_of_workers(self._strategy, has_none):
-            super().__call__(batch)
-        elif not self._is_said:
+            return True
+        if not self._is_said:
             self._is_said = True
             _log.warning(
                 "the %s could not be checked: it draws random numbers, runs eagerly, and has no graph in which they "
@@ -85,5 +96,4 @@ class _GraphOfStep(StepCheck):
                 self._what,
                 why,
             )
-
-    _is_said = False
+        return False
