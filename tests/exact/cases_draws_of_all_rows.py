@@ -75,8 +75,9 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-WITH_ALL_ROWS = ("a gate behind which rows meet", "a kind in which rows meet")
-"""Those that want all rows at the same time."""
+DIVIDED = ("a scale", "noise on weights", "Keras's RandomCrop")
+WITH_ALL_ROWS = "a kind in which rows meet"
+"""One that wants all rows at the same time."""
 
 
 def _by_tensorflow(model: Any, predicted: Any, y: Any) -> Any:
@@ -127,7 +128,7 @@ def equal(options: dict[str, Any], drop_remainder: bool = False) -> dict[str, tu
     dp = tfscale.DataParallel(global_batch=BATCH, **options)
     programs = {**PROGRAMS, "Keras's RandomCrop": None}
     if options:
-        programs = {name: draw for name, draw in programs.items() if name not in WITH_ALL_ROWS}
+        programs = {name: draw for name, draw in programs.items() if name in DIVIDED}
     return {
         name: (_trained(dp, draw, drop_remainder), _trained(None, draw, drop_remainder))
         for name, draw in programs.items()
@@ -139,8 +140,9 @@ def eagerly() -> dict[str, tuple[Any, Any, list[str]]]:
     tfscale.simulate_replicas(3)
     dp = tfscale.DataParallel(global_batch=BATCH)
     found = {}
-    for name, draw in {**PROGRAMS, "Keras's RandomCrop": None}.items():
+    for name in (*DIVIDED, WITH_ALL_ROWS):
         ours: Any
+        draw = PROGRAMS.get(name)
         with listening() as lines:
             try:
                 ours = _trained(dp, draw, run_eagerly=True)
@@ -227,3 +229,10 @@ def rows_of_loop() -> list[Any]:
         rows = next(iter(strategy.experimental_distribute_dataset(batches)))
         found.append(np.concatenate([each.numpy() for each in strategy.experimental_local_results(run(rows))]))
     return found
+
+
+def on_workers() -> dict[str, tuple[Any, Any]]:
+    """What noise on weights makes of batches of one size on two workers, and on one device."""
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    programs = {"noise on weights": _noise_on_weights, "a choice": _choice}
+    return {name: (_trained(dp, draw, True), _trained(None, draw, True)) for name, draw in programs.items()}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.exact.cases_draws_of_all_rows import PROGRAMS, WITH_ALL_ROWS
-from tests.processes import run_case
+from tests.exact.cases_draws_of_all_rows import DIVIDED, PROGRAMS, WITH_ALL_ROWS
+from tests.processes import run_case, run_workers
 from tfscale.framework.draws import drawn_shape
 
 CASES = "tests.exact.cases_draws_of_all_rows"
@@ -70,7 +70,7 @@ def in_parts(request):
     return run_case(f"{CASES}:equal", args=(request.param,))
 
 
-@pytest.mark.parametrize("name", [each for each in NAMES if each not in WITH_ALL_ROWS])
+@pytest.mark.parametrize("name", DIVIDED)
 def test_micro_steps_and_logical_replicas(in_parts, name):
     _assert_equal(in_parts, name)
 
@@ -80,11 +80,11 @@ def eagerly():
     return run_case(f"{CASES}:eagerly")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*DIVIDED, WITH_ALL_ROWS])
 def test_steps_that_run_eagerly(eagerly, name):
     ours, expected, said = eagerly[name]
     assert not any("could not be checked" in each for each in said)
-    if name in WITH_ALL_ROWS:
+    if name == WITH_ALL_ROWS:
         # Eagerly nothing divides them otherwise.
         assert "with another number drawn for the whole batch" in ours
         assert "leave `run_eagerly=True` out" in ours
@@ -96,6 +96,12 @@ def test_steps_that_run_eagerly(eagerly, name):
 def test_loops_by_hand(is_eager):
     for drawn in run_case(f"{CASES}:loops", args=(is_eager,)).values():
         np.testing.assert_allclose(*drawn, rtol=1e-4)
+
+
+def test_on_workers():
+    for found in run_workers(f"{CASES}:on_workers", 2):
+        for name in found:
+            _assert_equal(found, name)
 
 
 def test_rows_of_a_loop_draw_their_own():

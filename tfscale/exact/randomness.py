@@ -232,8 +232,19 @@ def is_for_all_rows(shape: Sequence[int | None] | None, sizes: Collection[int] |
     return bool(sizes) and all(each is not None and each % size for each in shape for size in sizes if size)
 
 
+_OPEN = Flag("rows_are_open")
+
+
+def leaving_rows_open() -> contextlib.AbstractContextManager[None]:
+    """Says that a step is traced with any number of rows, to be called in each thread of a replica.
+
+    What is drawn of a known shape meanwhile has none, and is drawn so where the number is known, too.
+    """
+    return _OPEN.raised()
+
+
 class _Shapes:
-    """What a generator draws, as far as traces tell that leave the number of rows open, as that of the check does.
+    """What a generator draws, as far as traces tell that leave the number of rows open.
 
     A step that runs eagerly, and one for batches of one size, shows rows as any other number.
     """
@@ -267,11 +278,9 @@ def _is_for_all_rows(share: Share | None, known: _Shapes) -> bool:
     sizes = own_size if share is None else share.static_sizes
     if shape is None:
         return False
-    if sizes is not None:
-        return known.have_no_rows(shape) or is_for_all_rows(shape, sizes)
-    if share is not None:
+    if _OPEN.is_raised:
         known.note(shape)
-    return is_for_all_rows(shape, sizes)
+    return (sizes is not None and known.have_no_rows(shape)) or is_for_all_rows(shape, sizes)
 
 
 def _next_of_replica(generator: keras.random.SeedGenerator, known: _Shapes, ordered: bool = True) -> tf.Tensor:

@@ -23,6 +23,7 @@ from tfscale.replicas.replica_batch import (
     has_rows,
     local_replicas,
     num_rows,
+    places_of_rows,
     split_rows,
     take_rows,
     unsplit_batch,
@@ -102,6 +103,20 @@ class CheckRows(NamedTuple):
         leaves = tf.nest.flatten((self.whole, self.parts))
         return [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else type(leaf) for leaf in leaves]
 
+    def specs_of_any_number(self) -> Any:
+        """Of the rows as a whole, with their number left open."""
+        places = places_of_rows(self.parts[0])
+
+        def spec(place: int, leaf: Any) -> Any:
+            if not tf.is_tensor(leaf):
+                return leaf
+            own = tf.type_spec_from_value(leaf)
+            is_open = place in places and isinstance(own, tf.TensorSpec) and own.shape.rank
+            return tf.TensorSpec([None, *own.shape[1:]], own.dtype) if is_open else own
+
+        flat = [spec(place, leaf) for place, leaf in enumerate(tf.nest.flatten(self.whole))]
+        return tf.nest.pack_sequence_as(self.whole, flat)
+
     def times(self, factor: float) -> CheckRows:
         """The same rows with all floating-point inputs multiplied; labels and weights stay."""
         return self._with_inputs(lambda leaf: leaf * factor)
@@ -144,6 +159,32 @@ class CheckRows(NamedTuple):
     def _divided_anew(self, whole: Any) -> CheckRows:
         parts = split_rows(whole, self.num_rows, self.parts[0].whole, self.replicas)
         return self._replace(whole=whole, parts=parts)
+
+
+def specs_of_any_size(parts: Sequence[ReplicaBatch], *, is_always: bool) -> list[ReplicaBatch] | None:
+    """Specs of the parts that are the same for all, so that they are traced once; None where there are none.
+
+    Args:
+        parts: Of the replicas of this process.
+        is_always: Whether the number of rows is open even where all have as many: then an axis of a known length is
+            not that of the rows.
+    """
+    leaves = [tf.nest.flatten(part) for part in parts]
+    of_rows = places_of_rows(parts[0])
+    common: list[Any] = []
+    for place, alike in enumerate(zip(*leaves, strict=True)):
+        if not all(map(tf.is_tensor, alike)):
+            common.append(alike[0])
+            continue
+        spec, *others = map(tf.type_spec_from_value, alike)
+        spec = spec.most_specific_common_supertype(others)
+        if is_always and place in of_rows and isinstance(spec, tf.TensorSpec) and spec.shape.rank:
+            spec = tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
+        common.append(spec)
+    own = [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves[0]]
+    if common == own or any(spec is None and leaf is not None for spec, leaf in zip(common, own, strict=True)):
+        return None
+    return [tf.nest.pack_sequence_as(part, common) for part in parts]
 
 
 def _present(leaf: Any) -> Any:

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfscale.exact.randomness import draw_as_first_here, seed_generators
+from tfscale.exact.randomness import draw_as_first_here, leaving_rows_open, seed_generators
 from tfscale.exact.silence import Level, draws_one_number, silenced
 from tfscale.exact.terms import Recorder, Terms, meet_term, meeting_terms
 from tfscale.framework.graphs import captured_from_outside, without_graph_optimizer
@@ -33,6 +33,7 @@ from tfscale.replicas.progress import counting_nothing
 from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_replicas, mark_rows, places_of_rows
 from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
+from tfscale.training.check.check_rows import CheckRows, specs_of_any_size
 from tfscale.training.check.kept_elsewhere import kept_elsewhere
 from tfscale.training.check.outcome import Outcome, outcome_of
 from tfscale.training.check.own_draws import own_draws
@@ -166,6 +167,28 @@ class TwoRuns:
         """Traces the step on one replica, before it is run."""
         self._traced["alone"] = self._trace(self._alone, rows)
 
+    def note_draws(self, rows: CheckRows) -> None:
+        """Traces the step on one replica with any number of rows, which tell from theirs what it draws for a batch.
+
+        On several workers. The replicas of one process are traced so anyway.
+
+        Args:
+            rows: All of them.
+        """
+        if not self._replicas.on_several_workers:
+            return
+
+        def alone(given: Any) -> Any:
+            with leaving_rows_open():
+                return self._alone(given, [])
+
+        try:
+            with self._numbers.unchanged():
+                tf.function(alone, autograph=False).get_concrete_function(rows.specs_of_any_number())
+        # Not every step runs on any number of rows.
+        except Exception as error:
+            _log.info("the step on one replica takes no other rows: %s: %s", type(error).__name__, error)
+
     def trace_divided(self, parts: Sequence[ReplicaBatch]) -> None:
         """Traces the divided step: of both all variables must be known, before either is run."""
         common = self._of_any_size(parts)
@@ -181,7 +204,7 @@ class TwoRuns:
         if self._replicas.total == 1:
             return None
         # What cannot be traced with the rows of one worker must be seen there before any waits for another.
-        return _of_any_size(parts, is_always=not self._replicas.on_several_workers)
+        return specs_of_any_size(parts, is_always=not self._replicas.on_several_workers)
 
     def read_graph(self, parts: Sequence[ReplicaBatch], what: str) -> None:
         """Traces the divided step where it runs eagerly, for what its graph shows and its numbers do not.
@@ -276,6 +299,7 @@ class TwoRuns:
             mark_rows(part)
         layouts: list[Any] = []
         held, known_sizes = self._numbers.held(), sizes_of_parts(parts, self._replicas)
+        is_open = known_sizes is None and not tf.executing_eagerly()
 
         def on_replica() -> list[Any]:
             part = own_part(parts, self._replicas.first)
@@ -283,6 +307,7 @@ class TwoRuns:
             own, met = self._numbers.of_replica(held), meeting_terms(self._terms, recorder)
             with (
                 own,
+                leaving_rows_open() if is_open else contextlib.nullcontext(),
                 knowing_sizes(known_sizes),
                 at_once(),
                 without_xla(),
@@ -330,30 +355,6 @@ class TwoRuns:
     def _first_copy(self, value: Any) -> tf.Tensor:
         variable = value.value if isinstance(value, keras.Variable) else value
         return tf.convert_to_tensor(self._strategy.experimental_local_results(variable)[0])
-
-
-def _of_any_size(parts: Sequence[ReplicaBatch], *, is_always: bool) -> list[ReplicaBatch] | None:
-    """Specs of the parts that are the same for all, so that they are traced once; None where there are none.
-
-    The number of rows is open in them even where all have as many, if it is to be so always: then an axis of a known
-    length is not that of the rows.
-    """
-    leaves = [tf.nest.flatten(part) for part in parts]
-    of_rows = places_of_rows(parts[0])
-    common: list[Any] = []
-    for place, alike in enumerate(zip(*leaves, strict=True)):
-        if not all(map(tf.is_tensor, alike)):
-            common.append(alike[0])
-            continue
-        spec, *others = map(tf.type_spec_from_value, alike)
-        spec = spec.most_specific_common_supertype(others)
-        if is_always and place in of_rows and isinstance(spec, tf.TensorSpec) and spec.shape.rank:
-            spec = tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
-        common.append(spec)
-    own = [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves[0]]
-    if common == own or any(spec is None and leaf is not None for spec, leaf in zip(common, own, strict=True)):
-        return None
-    return [tf.nest.pack_sequence_as(part, common) for part in parts]
 
 
 def _sizes(part: ReplicaBatch) -> set[int | None]:

@@ -194,6 +194,7 @@ class StepCheck:
         with agreeing_on_reference(self._strategy):
             rows = self._rows_of(batch, amount)
             self._runs.trace_alone(rows.whole)
+        self._runs.note_draws(rows)
         return rows
 
     def _rows_of(self, batch: Any, amount: Amount) -> CheckRows:

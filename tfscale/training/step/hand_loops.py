@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfscale.errors import DataError, ModelError, TfscaleError
 from tfscale.exact.metrics import meet_updates
 from tfscale.exact.numbers_of_loops import mark_numbers
+from tfscale.exact.randomness import leaving_rows_open
 from tfscale.exact.terms import noting_sums
 from tfscale.gradients.optimizers import reduce_gradients_once
 from tfscale.replicas.all_reduce import all_reduce_sum
@@ -103,7 +104,8 @@ def _make_what_is_missing(strategy: tf.distribute.Strategy, given: Any, function
 
     def alone(_: Any, *, of_any_rows: bool) -> None:
         own_args, own_kwargs = _of_any_rows(own, are_own) if of_any_rows else own
-        with noting_asks() as asks:
+        is_open = leaving_rows_open() if of_any_rows else contextlib.nullcontext()
+        with is_open, noting_asks() as asks:
             function(*own_args, **own_kwargs)
         if asks:
             known.add(code_of(given))
@@ -111,7 +113,7 @@ def _make_what_is_missing(strategy: tf.distribute.Strategy, given: Any, function
     # What a replica draws for the whole batch shows where its rows are any number, which not every step can take.
     for of_any_rows in (True, False):
         try:
-            rehearse(strategy, functools.partial(alone, of_any_rows=of_any_rows), (), of_any_rows=of_any_rows)
+            rehearse(strategy, functools.partial(alone, of_any_rows=of_any_rows), ())
             return
         except Exception as error:  # What is wrong with the user's step will show where it is run.
             _log.debug("the step of a loop by hand could not be rehearsed: %s", error)

@@ -23,23 +23,19 @@ from tfscale.replicas.undisturbed import undisturbed
 from tfscale.training.step.state import State
 
 
-def rehearse(
-    strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_spec: Any, *, of_any_rows: bool = False
-) -> None:
+def rehearse(strategy: tf.distribute.Strategy, step: Callable[[Any], Any], data_spec: Any) -> None:
     """Traces `step` for data of these specs, so that whatever it makes is made under the scope of `strategy`.
 
     Args:
         strategy: Where variables are made.
         step: Takes a batch.
         data_spec: Structure of specs of a batch; None where a part is missing.
-        of_any_rows: Whether the number of its rows is open: then what it draws of a known shape has none.
     """
 
     def alone(data: Any) -> None:
         draw_as_first_here(strategy)
         # As one replica that computes everything by itself: nothing is exchanged, not even in what is never run.
-        share = make_lone_share(tf.constant(1))
-        lone = in_share(share if of_any_rows else share._replace(static_sizes=()))
+        lone = in_share(make_lone_share(tf.constant(1)))
         with making_variables_outside(strategy), LoneReplica(strategy), lone:
             step(data)
 
