@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.attached import with_attached
 from tfscale.exact.foreign import is_of_keras
 from tfscale.exact.silence import DRAWS_FROM_STATE
 from tfscale.framework.graphs import around_conditions
@@ -149,7 +150,7 @@ def _call(call: Callable[..., Any], is_divided: bool, is_known: bool, *args: Any
     with in_share(part):
         outputs = call(*args, **kwargs)
         _INSIDE.value.append((first, num_operations()))
-        return keras.tree.map_structure(lambda leaf: _together(leaf, part) if _has_rows(leaf) else leaf, outputs)
+        return keras.tree.map_structure(lambda leaf: _all_of(leaf, part) if _has_rows(leaf) else leaf, outputs)
 
 
 def _has_rows(leaf: Any) -> bool:
@@ -191,6 +192,10 @@ def _take(rows: Any, part: Share) -> Any:
     with tf.control_dependencies([same] if same is not None else []):
         rows = tf.identity(rows)
     return _sliced(rows, *bounds, part) if rows.dtype.is_floating else rows[bounds[0] : bounds[1]]
+
+
+def _all_of(rows: Any, part: Share) -> Any:
+    return with_attached(rows, lambda own: _together(own, part))
 
 
 def _together(rows: Any, part: Share) -> Any:

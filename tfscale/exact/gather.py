@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.attached import with_attached
 from tfscale.exact.terms import gradients_are_sums
 from tfscale.framework.autograph import left_alone
 from tfscale.replicas.all_reduce import all_gather, all_reduce_sum, replica_number
@@ -53,16 +54,19 @@ def gather_rows(x: Any) -> Any:
         return x
     if x is None or (share is not None and share.is_whole):
         return x
-    if share is None:
-        # In a loop by hand, where every loss is a part of a sum already.
-        return all_gather(tf.convert_to_tensor(x))
-    if share.is_part:
+    if share is not None and share.is_part:
         raise ModelError(
             "With `micro_batch` or `logical_replicas` a step sees a part of the rows at a time, and cannot gather the "
             "whole batch.\n"
             "Received: a call of `tfscale.gather_rows` in such a part. Leave these out."
         )
-    x = tf.convert_to_tensor(x)
+    return with_attached(tf.convert_to_tensor(x), lambda own: _gathered(own, share))
+
+
+def _gathered(x: Any, share: Share | None) -> Any:
+    if share is None:
+        # In a loop by hand, where every loss is a part of a sum already.
+        return all_gather(x)
     own = x[: tf.cast(share.num_examples, tf.int64)]
     if not x.dtype.is_floating:
         return all_gather(own)

@@ -26,6 +26,7 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.exact.attached import with_attached
 from tfscale.exact.foreign import has_axis_of_rows, is_of_keras
 from tfscale.exact.loss_weights import note_part
 from tfscale.exact.terms import as_mean, is_recording
@@ -174,10 +175,16 @@ def gather_with_own_slope(rows: Any, share: Share) -> Any:
     # A tensor without rows is none of these: it may be of this replica's rows alone.
     if rows is None or isinstance(rows, numbers.Number):
         return rows
-    rows = rows[: tf.cast(share.num_examples, tf.int64)]
-    gathered = tf.stop_gradient(all_gather(rows))
-    end = share.first_row + tf.shape(rows, out_type=tf.int64)[0]
-    return tf.concat([gathered[: share.first_row], rows, gathered[end:]], axis=0)
+
+    def together(own: Any) -> Any:
+        own = own[: tf.cast(share.num_examples, tf.int64)]
+        gathered = tf.stop_gradient(all_gather(own))
+        if not own.dtype.is_floating:
+            return gathered
+        end = share.first_row + tf.shape(own, out_type=tf.int64)[0]
+        return tf.concat([gathered[: share.first_row], own, gathered[end:]], axis=0)
+
+    return with_attached(rows, together)
 
 
 def make_losses_global(model: keras.Model) -> None:

@@ -47,6 +47,8 @@ WATCHED: dict[str, dict[str, tuple[str, ...]]] = {
             "scale_loss_for_distribution",
         ),
         "losses.losses:LossFunctionWrapper": ("__init__", "call"),
+        "activations.activations": ("sigmoid", "softmax"),
+        "backend.tensorflow.nn": ("_get_logits",),
         "metrics.reduction_metrics:MeanMetricWrapper": ("__init__", "update_state"),
         "metrics.metric:Metric": ("__init__", "add_variable", "reset_state"),
         "trainers.compile_utils:CompileLoss": ("__init__", "build", "call", "metrics"),

@@ -29,7 +29,26 @@ def keras_mask(value: Any) -> Any:
 def copy_keras_mask(source: Any, target: Any) -> None:
     """Attaches the mask of `source`, if it has one, to `target`. Why and breaks first: as `keras_mask`."""
     if keras_mask(source) is not None:
-        target._keras_mask = keras_mask(source)
+        attach_keras_mask(target, keras_mask(source))
+
+
+def attach_keras_mask(value: Any, mask: Any) -> None:
+    """Attaches a mask to `value`. Why and breaks first: as `keras_mask`."""
+    value._keras_mask = mask
+
+
+def keras_logits(value: Any) -> Any:
+    """The logits that Keras's `softmax` or `sigmoid` attached to the probabilities `value`, or None.
+
+    Why: its cross entropies compute of those, where there are some, and of clipped probabilities elsewhere.
+    Breaks first: tests/exact/test_attached.py.
+    """
+    return getattr(value, "_keras_logits", None)
+
+
+def attach_keras_logits(probabilities: Any, logits: Any) -> None:
+    """Attaches logits to probabilities. Why and breaks first: as `keras_logits`."""
+    probabilities._keras_logits = logits
 
 
 def is_asked_by_loss() -> bool:
