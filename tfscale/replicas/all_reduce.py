@@ -231,7 +231,9 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
         return _gather_texts(rows)
     _refuse_to_send_here()
     rows = rows if rows.shape.rank is not None else _of_one_rank(rows)
-    if _COMPARES_SIZES.is_raised and not (rows.shape.rank is None or rows.shape[1:].is_fully_defined()):
+    if _COMPARES_SIZES.is_raised and tf.executing_eagerly():
+        rows = _as_others_eagerly(context, rows)
+    elif _COMPARES_SIZES.is_raised and not (rows.shape.rank is None or rows.shape[1:].is_fully_defined()):
         rows = _as_large_as_others(rows)
     wire = _cast(rows, type_on_the_wire(rows.dtype))
     progress = current_progress()
@@ -246,6 +248,9 @@ def all_gather(rows: tf.Tensor) -> tf.Tensor:
     return gathered
 
 
+_ANOTHER_RANK = "What is to be gathered has another rank on another replica: a `squeeze` without an axis?"
+
+
 def _of_one_rank(rows: tf.Tensor) -> tf.Tensor:
     """The same rows, where all replicas have as many axes; elsewhere each ends in an error that says so.
 
@@ -253,8 +258,7 @@ def _of_one_rank(rows: tf.Tensor) -> tf.Tensor:
     several shapes makes all later ones of the process fail, so their ranks are sent first.
     """
     ranks = all_gather(tf.reshape(tf.rank(rows), [1]))
-    text = "What is to be gathered has another rank on another replica: a `squeeze` without an axis?"
-    with tf.control_dependencies([tf.debugging.assert_equal(ranks, tf.rank(rows), text)]):
+    with tf.control_dependencies([tf.debugging.assert_equal(ranks, tf.rank(rows), _ANOTHER_RANK)]):
         return tf.identity(rows)
 
 
@@ -277,6 +281,24 @@ def _as_large_as_others(rows: tf.Tensor) -> tf.Tensor:
     filled = tf.pad(rows, tf.stack([tf.zeros_like(after), after], 1))
     filled.set_shape(rows.shape)
     return filled
+
+
+def _as_others_eagerly(context: Any, rows: tf.Tensor) -> tf.Tensor:
+    """As `_as_large_as_others`, where each replica runs by itself, and knows of no other's rows."""
+
+    def shapes_here(strategy: tf.distribute.Strategy, rows: Any) -> list[tf.TensorShape]:
+        return [own.shape for own in strategy.experimental_local_results(rows)]
+
+    shapes = context.merge_call(shapes_here, args=(rows,))
+    if len({shape.rank for shape in shapes}) > 1:
+        raise ValueError(f"{_ANOTHER_RANK} The shapes are {', '.join(map(str, shapes))}.")
+    if rows.shape.rank < 2:
+        return rows
+    if len(shapes) < num_replicas():
+        return _as_large_as_others(rows)
+    largest = [max(sizes) for sizes in zip(*(shape[1:] for shape in shapes), strict=True)]
+    after = [size - own for size, own in zip(largest, rows.shape[1:], strict=True)]
+    return tf.pad(rows, [[0, 0], *([0, count] for count in after)]) if any(after) else rows
 
 
 def _gather_texts(rows: tf.Tensor) -> tf.Tensor:

@@ -112,3 +112,43 @@ def loop_of_functions() -> list[float]:
     for batch in strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(X).batch(BATCH)):
         found.append(float(strategy.reduce("SUM", strategy.run(step, args=(batch,)), axis=None)))
     return found
+
+
+class Table(keras.Model):
+    """Whose predictions are as many by as many as there are rows."""
+
+    def predict_step(self, data: Any) -> Any:
+        rows = self(data)
+        return tf.matmul(rows, rows, transpose_b=True)
+
+
+class Squeezed(keras.Model):
+    """Whose step gathers rows without the axis of theirs, where there is a single one."""
+
+    def train_step(self, data: Any) -> Any:
+        with tf.GradientTape() as tape:
+            rows = tfscale.gather_rows(tf.squeeze(self(data[0])))
+            loss = tf.reduce_mean(tf.square(rows))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+def of_other_shapes() -> dict[str, str]:
+    """The errors of models of which replicas gather tensors of other shapes."""
+    tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=4)
+    found = {}
+    for kind in (Table, Squeezed):
+        with dp.scope():
+            inputs = keras.Input((5,))
+            model = dp.prepare(kind(inputs, keras.layers.Dense(2)(inputs)))
+            model.compile("sgd", run_eagerly=True)
+        try:
+            if kind is Table:
+                model.predict(X[:4], batch_size=4, verbose=0)
+            else:
+                model.fit(X[:8], Y[:8], batch_size=4, verbose=0)
+            found[kind.__name__] = ""
+        except tfscale.ParityError as error:
+            found[kind.__name__] = str(error)
+    return found

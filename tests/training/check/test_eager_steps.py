@@ -35,3 +35,9 @@ def test_what_cannot_be_read_is_said():
 def test_functions_of_a_loop():
     expected = [X[start : start + BATCH].sum() for start in range(0, len(X), BATCH)]
     np.testing.assert_allclose(run_case(f"{CASES}:loop_of_functions"), expected, rtol=1e-5)
+
+
+def test_tensors_of_other_shapes_are_told_before_they_are_gathered():
+    found = run_case(f"{CASES}:of_other_shapes")
+    assert "prediction 'outputs': of another shape than on one replica" in found["Table"]
+    assert "has another rank on another replica" in found["Squeezed"]

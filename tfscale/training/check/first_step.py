@@ -163,9 +163,20 @@ class TwoRuns:
         self._traced.clear()
         trace_anew()
 
-    def trace_alone(self, rows: Any) -> None:
-        """Traces the step on one replica, before it is run."""
-        self._traced["alone"] = self._trace(self._alone, rows)
+    def trace_alone(self, rows: Any, of_any_number: Any = None) -> None:
+        """Traces the step on one replica, before it is run.
+
+        Args:
+            rows: All of them.
+            of_any_number: Specs of them with their number left open, as Keras traces them as a rule: for a step that
+                does not run where it is known. `tf.range(n)` is of another type there in float64.
+        """
+        try:
+            self._traced["alone"] = self._trace(self._alone, rows)
+        except (TypeError, ValueError):
+            if of_any_number is None or self._steps.run_eagerly:
+                raise
+            self._traced["alone"] = self._trace(self._alone, of_any_number)
 
     def note_draws(self, rows: CheckRows) -> None:
         """Traces the step on one replica with any number of rows, which tell from theirs what it draws for a batch.

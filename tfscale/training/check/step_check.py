@@ -193,7 +193,7 @@ class StepCheck:
         """The rows, on which the step of one replica is traced."""
         with agreeing_on_reference(self._strategy):
             rows = self._rows_of(batch, amount)
-            self._runs.trace_alone(rows.whole)
+            self._runs.trace_alone(rows.whole, rows.specs_of_any_number())
         self._runs.note_draws(rows)
         return rows
 
@@ -260,7 +260,7 @@ class StepCheck:
         message = "It is not traced."
         try:
             with agreeing_on_reference(self._strategy):
-                self._runs.trace_alone(rows.whole)
+                self._runs.trace_alone(rows.whole, rows.specs_of_any_number())
             message = self._look_in_one_way(rows)
         except DrawsBesideError:
             raise
