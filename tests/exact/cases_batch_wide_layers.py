@@ -59,6 +59,7 @@ KINDS: dict[str, tuple[Any, np.ndarray, int]] = {
     "equalization, last batch smaller than N": (Equalized, PICTURES, 6),
     "texts": (_texts, TEXTS, 5),
     "texts, last batch smaller than N": (_texts, TEXTS, 6),
+    "texts, eagerly": (_texts, TEXTS, 5),
     "texts of one length": (lambda: _texts(4), TEXTS, 5),
     "texts that meet": (_texts_that_meet, TEXTS, 6),
 }
@@ -70,21 +71,22 @@ def beside_plain(name: str) -> list[tuple[np.ndarray, np.ndarray]]:
     tfscale.simulate_replicas(3)
     dp = tfscale.DataParallel(global_batch=batch)
     keras.utils.set_random_seed(3)
-    plain = _fitted(build(), rows, batch)
+    is_eager = name.endswith("eagerly")
+    plain = _fitted(build(), rows, batch, is_eager)
     keras.utils.set_random_seed(3)
     with dp.scope():
         model = dp.prepare(build(), check="auto" if name.endswith("meet") else "off")
-    return list(zip(_fitted(model, rows, batch, dp), plain, strict=True))
+    return list(zip(_fitted(model, rows, batch, is_eager, dp), plain, strict=True))
 
 
-def _fitted(model: keras.Model, rows: np.ndarray, batch: int, dp: Any = None) -> list[np.ndarray]:
+def _fitted(model: keras.Model, rows: np.ndarray, batch: int, is_eager: bool, dp: Any = None) -> list[np.ndarray]:
     labels = np.arange(len(rows)) % 2
     arguments = keras.optimizers.SGD, keras.losses.SparseCategoricalCrossentropy
     if dp is None:
-        model.compile(arguments[0](0.1), arguments[1](from_logits=True))
+        model.compile(arguments[0](0.1), arguments[1](from_logits=True), run_eagerly=is_eager)
     else:
         with dp.scope():
-            model.compile(arguments[0](0.1), arguments[1](from_logits=True))
+            model.compile(arguments[0](0.1), arguments[1](from_logits=True), run_eagerly=is_eager)
     losses = model.fit(rows, labels, batch_size=batch, epochs=2, shuffle=False, verbose=0).history["loss"]
     scores = model.evaluate(rows, labels, batch_size=batch, verbose=0)
     predictions = model.predict(rows, batch_size=batch, verbose=0)

@@ -123,7 +123,8 @@ def _as_long_as_the_longest(tokens: tf.Tensor) -> tf.Tensor:
     # A replica without rows computes on a stand-in, which may be longer.
     kept = tokens[:, : longest[0]]
     filled = tf.pad(kept, [[0, 0], [0, longest[0] - tf.shape(kept)[1]]])
-    return tf.ensure_shape(filled, tokens.shape)
+    # Eagerly the shape is that of this replica's own texts.
+    return filled if tf.executing_eagerly() else tf.ensure_shape(filled, tokens.shape)
 
 
 def _is_divided(layer: keras.layers.Layer) -> bool:

@@ -1,6 +1,8 @@
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.processes import run_case
 from tfscale.training.check.no_reference import NoReferenceError, agreeing_on_reference
 
 
@@ -23,3 +25,8 @@ def test_which_errors_say_that_there_is_no_room(error, takes_too_much):
         raise error
     assert raised.value.takes_too_much == takes_too_much
     assert raised.value.__cause__ is error
+
+
+def test_a_step_that_does_not_run_with_a_known_number_of_rows_is_compared_with_an_open_one():
+    for own, expected in zip(*run_case("tests.training.check.cases_no_reference:trimmed_in_float64"), strict=True):
+        np.testing.assert_allclose(own, expected, rtol=1e-12)
