@@ -7,9 +7,7 @@ from tests.exact.cases_attached import PROGRAMS
 from tests.processes import run_case
 
 
-@pytest.fixture(
-    scope="module", params=[({}, [*PROGRAMS]), ({"run_eagerly": True}, ["shares", "a mask"])], ids=["graph", "eager"]
-)
+@pytest.fixture(scope="module", params=[({}, [*PROGRAMS]), ({"run_eagerly": True}, ["shares"])], ids=["graph", "eager"])
 def trained(request):
     options, names = request.param
     return run_case("tests.exact.cases_attached:trained", args=(names, options))
