@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import keras
@@ -82,11 +83,8 @@ def beside_plain(name: str) -> list[tuple[np.ndarray, np.ndarray]]:
 def _fitted(model: keras.Model, rows: np.ndarray, batch: int, is_eager: bool, dp: Any = None) -> list[np.ndarray]:
     labels = np.arange(len(rows)) % 2
     arguments = keras.optimizers.SGD, keras.losses.SparseCategoricalCrossentropy
-    if dp is None:
+    with contextlib.nullcontext() if dp is None else dp.scope():
         model.compile(arguments[0](0.1), arguments[1](from_logits=True), run_eagerly=is_eager)
-    else:
-        with dp.scope():
-            model.compile(arguments[0](0.1), arguments[1](from_logits=True), run_eagerly=is_eager)
     losses = model.fit(rows, labels, batch_size=batch, epochs=2, shuffle=False, verbose=0).history["loss"]
     scores = model.evaluate(rows, labels, batch_size=batch, verbose=0)
     predictions = model.predict(rows, batch_size=batch, verbose=0)

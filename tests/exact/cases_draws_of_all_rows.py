@@ -75,7 +75,8 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-DIVIDED = ("a scale", "noise on weights", "Keras's RandomCrop")
+DIVIDED = ("a scale", "without a seed", "noise on weights", "Keras's RandomCrop")
+"""Those in which no rows meet."""
 WITH_ALL_ROWS = "a kind in which rows meet"
 """One that wants all rows at the same time."""
 

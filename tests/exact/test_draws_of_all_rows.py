@@ -95,7 +95,7 @@ def test_steps_that_run_eagerly(eagerly, name):
 @pytest.mark.parametrize("is_eager", [False, True], ids=["graph", "eager"])
 def test_loops_by_hand(is_eager):
     for drawn in run_case(f"{CASES}:loops", args=(is_eager,)).values():
-        np.testing.assert_allclose(*drawn, rtol=1e-4)
+        np.testing.assert_allclose(*drawn, rtol=1e-5)
 
 
 def test_on_workers():

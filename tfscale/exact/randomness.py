@@ -235,12 +235,12 @@ def is_for_all_rows(shape: Sequence[int | None] | None, sizes: Collection[int] |
 _OPEN = Flag("rows_are_open")
 
 
-def leaving_rows_open() -> contextlib.AbstractContextManager[None]:
-    """Says that a step is traced with any number of rows, to be called in each thread of a replica.
+def leaving_rows_open(is_open: bool = True) -> contextlib.AbstractContextManager[None]:
+    """Says whether a step is traced with any number of rows, to be called in each thread of a replica.
 
-    What is drawn of a known shape meanwhile has none, and is drawn so where the number is known, too.
+    If so, what is drawn of a known shape meanwhile has none, and is drawn so where the number is known, too.
     """
-    return _OPEN.raised()
+    return _OPEN.carrying(is_open)
 
 
 class _Shapes:

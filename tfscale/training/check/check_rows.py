@@ -111,8 +111,7 @@ class CheckRows(NamedTuple):
             if not tf.is_tensor(leaf):
                 return leaf
             own = tf.type_spec_from_value(leaf)
-            is_open = place in places and isinstance(own, tf.TensorSpec) and own.shape.rank
-            return tf.TensorSpec([None, *own.shape[1:]], own.dtype) if is_open else own
+            return _of_open_rows(own) if place in places else own
 
         flat = [spec(place, leaf) for place, leaf in enumerate(tf.nest.flatten(self.whole))]
         return tf.nest.pack_sequence_as(self.whole, flat)
@@ -178,13 +177,16 @@ def specs_of_any_size(parts: Sequence[ReplicaBatch], *, is_always: bool) -> list
             continue
         spec, *others = map(tf.type_spec_from_value, alike)
         spec = spec.most_specific_common_supertype(others)
-        if is_always and place in of_rows and isinstance(spec, tf.TensorSpec) and spec.shape.rank:
-            spec = tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
-        common.append(spec)
+        common.append(_of_open_rows(spec) if is_always and place in of_rows else spec)
     own = [tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves[0]]
     if common == own or any(spec is None and leaf is not None for spec, leaf in zip(common, own, strict=True)):
         return None
     return [tf.nest.pack_sequence_as(part, common) for part in parts]
+
+
+def _of_open_rows(spec: Any) -> Any:
+    is_dense = isinstance(spec, tf.TensorSpec) and spec.shape.rank
+    return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) if is_dense else spec
 
 
 def _present(leaf: Any) -> Any:

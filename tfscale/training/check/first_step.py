@@ -318,7 +318,7 @@ class TwoRuns:
             own, met = self._numbers.of_replica(held), meeting_terms(self._terms, recorder)
             with (
                 own,
-                leaving_rows_open() if is_open else contextlib.nullcontext(),
+                leaving_rows_open(is_open),
                 knowing_sizes(known_sizes),
                 at_once(),
                 without_xla(),

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfscale.errors import DataError, ModelError, TfscaleError
 from tfscale.exact.metrics import meet_updates
 from tfscale.exact.numbers_of_loops import mark_numbers
-from tfscale.exact.randomness import leaving_rows_open
+from tfscale.exact.randomness import leaving_rows_open, separate_random_streams
 from tfscale.exact.terms import noting_sums
 from tfscale.gradients.optimizers import reduce_gradients_once
 from tfscale.replicas.all_reduce import all_reduce_sum
@@ -76,7 +76,7 @@ def prepare_function(
     @tf.autograph.experimental.do_not_convert
     def on_replica(*own_args: Any, **own_kwargs: Any) -> Any:
         if not tf.executing_eagerly():
-            own_args, own_kwargs = _with_own_marked((own_args, own_kwargs), are_own)
+            own_args, own_kwargs = _changed((own_args, own_kwargs), are_own, _marked)
         rows = _rows(own_args, own_kwargs, are_own, total_of)
         if rows is not None and counts_first:
             rows = _counted(rows)
@@ -101,11 +101,12 @@ def _make_what_is_missing(strategy: tf.distribute.Strategy, given: Any, function
         rehearsed.add(given)
     own = tf.nest.map_structure(_with_a_row, of_replica(strategy, (args, kwargs), 0))
     are_own = _are_own(strategy, args, kwargs)
+    # A rehearsal tells what they draw.
+    separate_random_streams(strategy)
 
     def alone(_: Any, *, of_any_rows: bool) -> None:
-        own_args, own_kwargs = _of_any_rows(own, are_own) if of_any_rows else own
-        is_open = leaving_rows_open() if of_any_rows else contextlib.nullcontext()
-        with is_open, noting_asks() as asks:
+        own_args, own_kwargs = _changed(own, are_own, _with_open_rows) if of_any_rows else own
+        with leaving_rows_open(of_any_rows), noting_asks() as asks:
             function(*own_args, **own_kwargs)
         if asks:
             known.add(code_of(given))
@@ -119,19 +120,24 @@ def _make_what_is_missing(strategy: tf.distribute.Strategy, given: Any, function
             _log.debug("the step of a loop by hand could not be rehearsed: %s", error)
 
 
-def _of_any_rows(arguments: Any, are_own: Sequence[bool]) -> Any:
-    """Arguments of a replica, to be called in a graph: the shapes of its own do not tell how many rows it has.
+def _changed(arguments: Any, are_own: Sequence[bool], change: Callable[[Any], Any]) -> Any:
+    """What a loop by hand gives to one replica, of which its own rows are changed.
 
     Args:
         arguments: Of the replica.
         are_own: Of each leaf, whether others have others.
+        change: To be called with those.
     """
-    leaves = tf.nest.flatten(arguments)
-    for place, is_own in enumerate(are_own):
-        leaf = leaves[place]
-        if is_own and tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable) and leaf.shape.rank:
-            leaves[place] = tf.compat.v1.placeholder_with_default(leaf, [None, *leaf.shape[1:]])
-    return tf.nest.pack_sequence_as(arguments, leaves)
+    leaves = zip(tf.nest.flatten(arguments), are_own, strict=True)
+    return tf.nest.pack_sequence_as(arguments, [change(leaf) if is_own else leaf for leaf, is_own in leaves])
+
+
+def _with_open_rows(leaf: Any) -> Any:
+    """In a graph, a leaf whose shape does not tell how many rows it has."""
+    is_tensor = tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable)
+    if not is_tensor or not leaf.shape.rank:
+        return leaf
+    return tf.compat.v1.placeholder_with_default(leaf, [None, *leaf.shape[1:]])
 
 
 def _with_a_row(value: Any) -> Any:
@@ -140,20 +146,11 @@ def _with_a_row(value: Any) -> Any:
     return tf.zeros([1, *value.shape[1:]], value.dtype) if is_empty and value.shape[1:].is_fully_defined() else value
 
 
-def _with_own_marked(arguments: Any, are_own: Sequence[bool]) -> Any:
-    """What a loop by hand gives to one replica, of which its own rows are marked.
-
-    Args:
-        arguments: Of the replica.
-        are_own: Of each leaf, whether others have others.
-    """
-    leaves = tf.nest.flatten(arguments)
-    for place, is_own in enumerate(are_own):
-        if is_own and tf.is_tensor(leaves[place]) and _has_no_place(leaves[place]):
-            leaves[place] = tf.identity(leaves[place])
-        if is_own:
-            mark_own(leaves[place])
-    return tf.nest.pack_sequence_as(arguments, leaves)
+def _marked(leaf: Any) -> Any:
+    """A leaf that is marked as a replica's own."""
+    own = tf.identity(leaf) if tf.is_tensor(leaf) and _has_no_place(leaf) else leaf
+    mark_own(own)
+    return own
 
 
 def _has_no_place(tensor: Any) -> bool:

@@ -56,8 +56,6 @@ def run_loops(
             begin_loop(strategy, fn)
         given, fn = fn, converted_here(fn)
         values = LoopValues(strategy, given) if is_by_hand else None
-        # What is rehearsed tells of their draws, and may make others.
-        separate_random_streams(strategy)
         if values is not None:
             if tf.executing_eagerly():
                 look_at_traced(strategy, given, values.left_by(lambda: run_once(given, args, kwargs, options)))
