@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from tfscale.gradients.compression.power_sgd import PowerSGD
     from tfscale.gradients.compression.protocol import Compression, Reduction
     from tfscale.gradients.network import Network
-    from tfscale.gradients.optimizers import sum_gradients
+    from tfscale.gradients.sums import sum_gradients
     from tfscale.parity.bitwise import verify_bitwise
     from tfscale.parity.verification import verify
     from tfscale.rederive.schedules import ReplicaSchedule, StepDecay
@@ -180,7 +180,7 @@ _HOMES = {
     "resolve_cluster": "tfscale.cluster",
     "scale_hyperparameters": "tfscale.scaling.hyperparameters",
     "simulate_replicas": "tfscale.training.strategy",
-    "sum_gradients": "tfscale.gradients.optimizers",
+    "sum_gradients": "tfscale.gradients.sums",
     "sum_over_examples": "tfscale.exact.terms",
     "sweep": "tfscale.sweeps.futures",
     "verify": "tfscale.parity.verification",

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfscale.exact.overflow import overflowing_as_one
 from tfscale.framework.autograph import left_alone
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.share import Share, current_share, in_share
@@ -82,10 +83,10 @@ class Recorder:
             self._send(term, dense, named, share)
 
     def _send(self, term: Term, dense: list[Any], named: list[str], share: Share) -> None:
-        counted = [value * share.is_counted(value.dtype) for value in dense]
+        counted = [tf.math.multiply_no_nan(value, share.is_counted(value.dtype)) for value in dense]
         weighted = [tf.math.multiply_no_nan(value, tf.cast(share.weight, value.dtype)) for value in dense]
         with in_share(share):
-            sums = all_reduce_sum([*weighted, *counted])
+            sums = overflowing_as_one([*weighted, *counted], all_reduce_sum([*weighted, *counted]))
         self.records[term] = Record(sums[: len(dense)], sums[len(dense) :], named)
 
     def finish(self) -> None:

@@ -19,10 +19,11 @@ import keras
 import tensorflow as tf
 
 from tfscale.errors import ModelError
-from tfscale.exact.divided_calls import divides_calls, sum_over_parts
+from tfscale.exact.divided_calls import divides_calls
+from tfscale.exact.overflow import overflowing_as_one
 from tfscale.exact.randomness import drawing_alike
-from tfscale.exact.terms import is_recording, meet_term, note_sums, noted_sums, sums_where_read
-from tfscale.framework.autograph import in_place_of, left_alone
+from tfscale.exact.terms import is_recording, meet_term, noted_sums, sums_where_read
+from tfscale.framework.autograph import in_place_of
 from tfscale.framework.optimizers import (
     clips_gradients,
     gradient_accumulators,
@@ -37,8 +38,10 @@ from tfscale.gradients.by_hand import are_summed_by_hand, refuse_mean_of_parts
 from tfscale.gradients.double_buffer import buffer_of, take_turns, takes_turns
 from tfscale.gradients.noise import note_own_gradients, note_total
 from tfscale.gradients.own_noise import note_own_noise
+from tfscale.gradients.scaled_losses import unweighted, weigh_where_scaled
 from tfscale.gradients.scope_checks import check_inside_scope, check_updated
 from tfscale.gradients.sending import sum_over_replicas
+from tfscale.gradients.sums import times, value_of
 from tfscale.gradients.updaters import accumulates, innermost, updaters_of
 from tfscale.replicas.all_reduce import all_reduce_sum
 from tfscale.replicas.callers import callers
@@ -80,7 +83,7 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
 
     @in_place_of(apply_alone)
     def apply_reduced(grads: Any, trainable_variables: Any = None) -> Any:
-        grads, trainable_variables = [_value(each) for each in grads], _as_list(trainable_variables)
+        grads, trainable_variables = [value_of(each) for each in grads], _as_list(trainable_variables)
         check_updated(optimizer, trainable_variables)
         share = current_share()
         if share is not None and share.num_replicas == 1:
@@ -106,6 +109,7 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
             return apply(grads, trainable_variables)
 
     optimizer.apply = apply_reduced
+    weigh_where_scaled(optimizer)
     if optimizer is not inner and accumulates(optimizer):
         # Here the gradients stay local until the update: the replicas agree on one number instead.
         check_finite = type(optimizer).check_finite.__get__(optimizer)
@@ -142,15 +146,16 @@ def _weigh(optimizer: keras.optimizers.Optimizer, gradients: list[Any], variable
     share = current_share()
     if share is None:
         # Parts of a sum, of which accumulators hold the mean.
-        return [_times(each, num_replicas()) for each in gradients] if accumulates(optimizer) else gradients
+        return [times(each, num_replicas()) for each in gradients] if accumulates(optimizer) else gradients
     if not share.weights_gradients:
         if is_recording():
             _meet_gradients(optimizer, _of_global_batch(optimizer, gradients), variables, is_global=True)
         return gradients
+    gradients = unweighted(gradients, share)
     is_sum = _meet_gradients(optimizer, gradients, variables, is_global=False)
     factor = share.num_replicas if accumulates(optimizer) else 1.0
     weight = (share.is_counted(tf.float64) if is_sum else share.weight) * factor
-    weighted = [_times(gradient, weight) for gradient in gradients]
+    weighted = [times(gradient, weight) for gradient in gradients]
     note_own_gradients(optimizer, weighted, share)
     return weighted
 
@@ -161,16 +166,8 @@ def _of_global_batch(optimizer: keras.optimizers.Optimizer, gradients: list[Any]
         return gradients
     sums = all_reduce_sum(gradients)
     return (
-        [_times(each, tf.constant(1 / num_replicas(), tf.float64)) for each in sums] if accumulates(optimizer) else sums
+        [times(each, tf.constant(1 / num_replicas(), tf.float64)) for each in sums] if accumulates(optimizer) else sums
     )
-
-
-def _times(gradient: Any, weight: tf.Tensor) -> Any:
-    if gradient is None:
-        return None
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(_times(gradient.values, weight), gradient.indices, gradient.dense_shape)
-    return tf.math.multiply_no_nan(gradient, tf.cast(weight, gradient.dtype))
 
 
 def _meet_gradients(optimizer: Any, gradients: list[Any], variables: Any, *, is_global: bool) -> bool:
@@ -180,90 +177,8 @@ def _meet_gradients(optimizer: Any, gradients: list[Any], variables: Any, *, is_
     return meet_term("gradients", optimizer, label, gradients, names or [label] * len(gradients), is_global=is_global)
 
 
-def _value(gradient: Any) -> Any:
-    """What a variable holds on this replica, where gradients were accumulated in one and it is given as it stands."""
-    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.Variable | keras.Variable) else gradient
-
-
 def _as_list(variables: Any) -> Any:
     return variables if variables is None else list(variables)
-
-
-@left_alone
-def sum_gradients(gradients: Any) -> Any:
-    """The gradients of the whole global batch, inside of a step of one's own; equal on all replicas.
-
-    For code between tape and optimizer that is not linear: clipping by a global norm, norms that are logged, gradient
-    surgery, centralisation, sharpness-aware steps. With g_i the gradient of the mean over the n_i examples of replica
-    i it returns `sum_i(n_i / n * g_i)`, which is what the tape gives on one device. An optimizer that gets this, or
-    what was made of it, adds nothing up again. A checked step that needs it and does not say so gets the same, with a
-    collective for each variable.
-
-    Args:
-        gradients: Nested structure of tensors, `tf.IndexedSlices` or None.
-
-    Returns:
-        The same structure; `gradients` itself on one replica and outside of a step.
-
-    Example:
-        >>> import keras, numpy as np, tensorflow as tf, tfscale
-        >>> tfscale.simulate_replicas(2)
-        >>> dp = tfscale.DataParallel(global_batch=3)
-        >>> class Clipped(keras.Sequential):
-        ...     def train_step(self, rows):
-        ...         with tf.GradientTape() as tape:
-        ...             loss = tf.reduce_mean(self(rows))
-        ...         gradients = tfscale.sum_gradients(tape.gradient(loss, self.trainable_variables))
-        ...         gradients, norm = tf.clip_by_global_norm(gradients, 1.0)
-        ...         self.optimizer.apply(gradients, self.trainable_variables)
-        ...         return {"norm": norm}
-        >>> with dp.scope():
-        ...     model = dp.prepare(Clipped([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)]))
-        ...     model.compile("sgd")
-        >>> history = model.fit(np.array([[1.0], [2.0], [6.0]]), batch_size=3, verbose=0).history
-        >>> round(float(history["norm"][0]), 3)  # as of the mean of [1, 2, 6] on one device
-        3.0
-    """
-    share = current_share()
-    if sums_where_read():
-        return gradients
-    flat: list[Any] = [_value(each) for each in tf.nest.flatten(gradients)]
-    is_sum = meet_term("gradients", sum_gradients, "tfscale.sum_gradients", flat)
-    if num_replicas() == 1 or (share is None and not is_in_loop()):
-        return gradients
-    if share is not None:
-        weight = share.weight if share.weights_gradients and not is_sum else share.is_counted(tf.float64)
-        flat = [_times(gradient, weight) for gradient in flat]
-    sums = all_reduce_sum(flat)
-    note_sums(sums)
-    return tf.nest.pack_sequence_as(gradients, sums)
-
-
-def sum_of_global_batch(variable: Any, gradient: Any, share: Share) -> Any:
-    """The gradient of the whole global batch, given what came back to one read of a variable.
-
-    Args:
-        variable: That was read.
-        gradient: Tensor or `tf.IndexedSlices`.
-        share: In which it was read.
-    """
-    label = f"variable {variable.name!r}"
-    if share.num_replicas == 1 and not divides_calls():
-        meet_term("read", variable, label, [gradient])
-        return gradient
-    if divides_calls():
-        total = functools.partial(sum_over_parts, share=share, times=_times)
-    else:
-        is_sum = meet_term("read", variable, label, [gradient])
-        total = functools.partial(_sum_times, weight=share.is_counted(tf.float64) if is_sum else share.weight)
-    if isinstance(gradient, tf.IndexedSlices):
-        return total(gradient)
-    # Of a gradient's gradient, each replica's part is weighted and summed when it comes to the variable in its turn.
-    return tf.custom_gradient(lambda own: (total(own), lambda slope: slope))(gradient)
-
-
-def _sum_times(gradient: Any, weight: tf.Tensor) -> Any:
-    return all_reduce_sum([_times(gradient, weight)])[0]
 
 
 def _are_made_of_sums(gradients: list[Any]) -> bool:
@@ -336,7 +251,7 @@ def _mean_over_rows(value: Any, send: Callable[[Any], Any], mean: Callable[[Any]
 
 
 def _weighted_by(part: Callable[[tf.DType], tf.Tensor], value: Any) -> Any:
-    return tf.nest.map_structure(lambda own: _times(own, part(own.dtype)), value)
+    return tf.nest.map_structure(lambda own: times(own, part(own.dtype)), value)
 
 
 def reduce_together(
@@ -356,14 +271,16 @@ def reduce_together(
     updater, share = innermost(optimizer), current_share()
     if is_recording():
         sums = all_reduce_sum([*gradients, *others])
-        return sums[: len(gradients)], sums[len(gradients) :]
+        return overflowing_as_one(gradients, sums[: len(gradients)]), sums[len(gradients) :]
     if share is None or share.num_replicas == 1 or not (isinstance(updater, AdaScaleSGD) and updater.built):
         sums, rest = sum_over_replicas(updater, gradients, others, scale)
+        sums = overflowing_as_one(gradients, sums)
         note_total(updater, sums, scale)
         return sums, rest
     sums, (squares, replicas, *rest) = sum_over_replicas(
         updater, gradients, [*own_moments(gradients, share), *others], scale
     )
+    sums = overflowing_as_one(gradients, sums)
     updater.observe(OwnMoments(squares, replicas), sums, share.global_examples, scale)
     note_total(updater, sums, scale)
     return sums, rest

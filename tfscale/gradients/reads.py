@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfscale.exact.metrics import RESETTING
 from tfscale.exact.terms import sums_where_read
 from tfscale.framework.graphs import around_conditions, around_loops
-from tfscale.gradients.optimizers import sum_of_global_batch
+from tfscale.gradients.sums import sum_of_global_batch
 from tfscale.replicas.share import current_share, step_graph
 
 

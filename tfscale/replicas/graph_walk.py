@@ -125,6 +125,11 @@ class _Insides:
         return tensor
 
 
+def innermost_tensor(tensor: tf.Tensor) -> tf.Tensor:
+    """What a tensor is in the graph of the function for XLA that returned it; itself if none did."""
+    return _Insides()(tensor)
+
+
 def compares_with_itself(op: Any) -> bool:
     """Whether an operation compares something that is never NaN with itself, as `tf.recompute_grad` does.
 

@@ -16,6 +16,7 @@ ALIKE_ON_ALL = "tfscale_alike_on_all_replicas"
 PART_BESIDE_OTHERS = "tfscale_part_of_sum_beside_others"
 SEED_OF_REPLICA = "tfscale_seed_of_replica"
 SEED_OF_ALL = "tfscale_seed_of_all"
+WEIGHTED_SLOPE = "tfscale_slope_with_weight"
 _INSIDE = "tfscale_inside_of_function"
 
 
@@ -47,6 +48,11 @@ def mark_number(number: Any, name: str) -> None:
 def mark_seed(seed: Any, *, is_own: bool) -> None:
     """Says that a seed is one of this replica's own, or the same on all."""
     _mark(seed, SEED_OF_REPLICA if is_own else SEED_OF_ALL)
+
+
+def mark_weighted_slope(slope: Any) -> None:
+    """Says that a slope of a loss has been multiplied by the weight of its replica."""
+    _mark(slope, WEIGHTED_SLOPE)
 
 
 def mark_inside(results: Any, inside: Any) -> None:

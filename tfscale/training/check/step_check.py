@@ -41,6 +41,7 @@ from tfscale.training.check.other_rows import other_rows
 from tfscale.training.check.other_ways import OtherWay, other_ways
 from tfscale.training.check.outcome import Outcome
 from tfscale.training.check.own_draws import describe_own_draws
+from tfscale.training.check.reference import run_reference
 from tfscale.training.check.step_cause import OF_LATER, describe_difference, failing_when_divided
 from tfscale.training.check.step_differences import (
     Difference,
@@ -284,9 +285,7 @@ class StepCheck:
         self._state.clear_averaged()
 
     def _compare(self, rows: CheckRows) -> str:
-        before = self._state.read()
-        with agreeing_on_reference(self._strategy):
-            reference = self._runs.alone(rows.whole)
+        reference, before = run_reference(self._model, self._strategy, self._runs, self._state, rows)
         self._first_scale = reference.scale()
         self._learned_nothing = reference.is_without_gradient()
         with self._dividing(rows):
@@ -361,9 +360,7 @@ class StepCheck:
 
     def _differences_now(self, rows: CheckRows, least: float = 0.0, *, of_finite: bool = False) -> list[Difference]:
         """What differs in the state that there is, by more than chance; gradients below the least are rounding."""
-        before = self._state.read()
-        with agreeing_on_reference(self._strategy):
-            reference = self._runs.alone(rows.whole)
+        reference, before = run_reference(self._model, self._strategy, self._runs, self._state, rows)
         with self._dividing(rows):
             ours = self._runs.divided(rows.parts)
         if of_finite and any_of_workers(self._strategy, not reference.is_finite()):

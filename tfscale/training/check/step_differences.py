@@ -106,7 +106,8 @@ def compare_arrays(ours: np.ndarray, reference: np.ndarray, floor: float) -> tup
     if not np.all(np.isfinite(a[~same]) & np.isfinite(b[~same])):
         worst = int(np.argmax(~same & ~(np.isfinite(a) & np.isfinite(b))))
         return float(a[worst]), float(b[worst]), float("inf")
-    gap = np.where(same, 0.0, np.abs(a - b))
+    # What is infinite in both has no difference.
+    gap = np.abs(np.subtract(a, b, out=np.zeros_like(a), where=~same))
     worst = int(np.argmax(gap))
     finite = np.abs(b[np.isfinite(b)])
     scale = max(float(finite.max(initial=0.0)), floor, 1e-30)
