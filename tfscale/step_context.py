@@ -59,6 +59,21 @@ def step_context() -> StepContext:
     return _THREAD.context
 
 
+@contextlib.contextmanager
+def continuing(context: StepContext) -> Iterator[None]:
+    """Has this thread carry what another one does, whose step it goes on with meanwhile.
+
+    Args:
+        context: Of that thread, from `step_context()`.
+    """
+    outer = _THREAD.context
+    _THREAD.context = context
+    try:
+        yield
+    finally:
+        _THREAD.context = outer
+
+
 class Slot(Generic[Value]):
     """One thing that a step may carry.
 

@@ -48,7 +48,7 @@ from tfscale.replicas.callers import callers
 from tfscale.replicas.graph_walk import depends_on
 from tfscale.replicas.replica_count import current_part, is_in_loop
 from tfscale.replicas.share import Share, current_share, num_replicas
-from tfscale.step_context import Flag
+from tfscale.step_context import Flag, StepContext, continuing, step_context
 
 _REDUCED = Flag("gradients_are_reduced")
 _ANSWERING = Flag("answers_optimizer")
@@ -108,12 +108,48 @@ def reduce_gradients_once(optimizer: keras.optimizers.Optimizer) -> None:
         with gradients_reduced():
             return apply(grads, trainable_variables)
 
+    if optimizer is not inner:
+        apply_alone = _handing_on(apply_alone, inner)
     optimizer.apply = apply_reduced
     weigh_where_scaled(optimizer)
     if optimizer is not inner and accumulates(optimizer):
         # Here the gradients stay local until the update: the replicas agree on one number instead.
         check_finite = type(optimizer).check_finite.__get__(optimizer)
         optimizer.check_finite = lambda grads: _all_agree(check_finite(grads))
+
+
+def _handing_on(apply: Callable[..., Any], inner: keras.optimizers.Optimizer) -> Callable[..., Any]:
+    """The `apply` of a `LossScaleOptimizer`, which eagerly has the one inside of it run by other threads.
+
+    TensorFlow starts one for each replica where they have met, and it inherits nothing of the replica's step.
+    """
+    contexts: dict[str, StepContext] = {}
+    apply_inside = type(inner).apply.__get__(inner)
+
+    def apply_in_step(grads: Any, trainable_variables: Any = None) -> Any:
+        # A replica that runs as the only one is handed on to all of them.
+        handed_on = contexts.get(_device_here()) or next(iter(contexts.values()), step_context())
+        with continuing(handed_on):
+            return apply_inside(grads, trainable_variables)
+
+    def apply_and_hand_on(grads: Any, trainable_variables: Any = None) -> Any:
+        if not tf.executing_eagerly():
+            return apply(grads, trainable_variables)
+        device = _device_here()
+        contexts[device] = step_context()
+        try:
+            return apply(grads, trainable_variables)
+        finally:
+            del contexts[device]
+
+    inner.apply = apply_in_step
+    return apply_and_hand_on
+
+
+def _device_here() -> str:
+    """Of the replica, which may be told that it is the only one."""
+    context = tf.distribute.get_replica_context()
+    return "" if context is None else str(tf.nest.flatten(context.devices)[0])
 
 
 def _apply_sums(apply: Callable[..., Any], sums: Sequence[Any], variables: Sequence[keras.Variable]) -> None:

@@ -83,11 +83,15 @@ def sum_of_global_batch(variable: Any, gradient: Any, share: Share) -> Any:
         meet_term("read", variable, label, [gradient])
         return gradient
     if divides_calls():
-        total = functools.partial(sum_over_parts, share=share, times=times)
+        add_up = functools.partial(sum_over_parts, share=share, times=times)
     else:
         (gradient,) = unweighted([gradient], share) if share.weights_gradients else [gradient]
         is_sum = meet_term("read", variable, label, [gradient])
-        total = functools.partial(_sum_times, weight=share.is_counted(tf.float64) if is_sum else share.weight)
+        add_up = functools.partial(_sum_times, weight=share.is_counted(tf.float64) if is_sum else share.weight)
+
+    def total(own: Any) -> Any:
+        return overflowing_as_one([own], [add_up(own)])[0]
+
     if isinstance(gradient, tf.IndexedSlices):
         return total(gradient)
     # Of a gradient's gradient, each replica's part is weighted and summed when it comes to the variable in its turn.
@@ -95,8 +99,7 @@ def sum_of_global_batch(variable: Any, gradient: Any, share: Share) -> Any:
 
 
 def _sum_times(gradient: Any, weight: tf.Tensor) -> Any:
-    own = [times(gradient, weight)]
-    return overflowing_as_one(own, all_reduce_sum(own))[0]
+    return all_reduce_sum([times(gradient, weight)])[0]
 
 
 def times(gradient: Any, weight: tf.Tensor) -> Any:

@@ -97,6 +97,7 @@ BUILDS: dict[str, Callable[..., keras.Model]] = {
     "loop over time": Recurrent,
 }
 NAMES = (*BUILDS, "jit_compile")
+EAGER = ("Keras's own step", "step of one's own", "compute_loss")
 
 
 def fits(num_replicas: int) -> dict[str, Any]:
@@ -108,7 +109,16 @@ def fits(num_replicas: int) -> dict[str, Any]:
     return {name: _fit(dp, name) for name in NAMES}
 
 
-def _fit(dp: Any, name: str) -> Any:
+def fits_eagerly(num_replicas: int) -> dict[str, Any]:
+    """As `fits`, of steps that run eagerly, with targets for which no step is skipped."""
+    if num_replicas > 1:
+        tfscale.simulate_replicas(num_replicas)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    keras.config.set_dtype_policy("mixed_float16")
+    return {name: _fit(dp, name, Y / 64, run_eagerly=True) for name in EAGER}
+
+
+def _fit(dp: Any, name: str, y: Any = Y, **compiled: Any) -> Any:
     with dp.scope():
         keras.utils.set_random_seed(1)
         layers = [
@@ -118,7 +128,7 @@ def _fit(dp: Any, name: str) -> Any:
             keras.layers.Dense(1, dtype="float32"),
         ]
         model = dp.prepare(BUILDS.get(name, keras.Sequential)(layers))
-        model.compile(keras.optimizers.Adam(1e-2), loss="mse", jit_compile=name == "jit_compile")
+        model.compile(keras.optimizers.Adam(1e-2), loss="mse", jit_compile=name == "jit_compile", **compiled)
     scales: list[float] = []
 
     class Scales(keras.callbacks.Callback):
@@ -126,7 +136,7 @@ def _fit(dp: Any, name: str) -> Any:
             scales.append(float(ops.log2(model.optimizer.dynamic_scale)))
 
     try:
-        model.fit(X, Y, batch_size=BATCH, epochs=3, shuffle=False, verbose=0, callbacks=[Scales()])
+        model.fit(X, y, batch_size=BATCH, epochs=3, shuffle=False, verbose=0, callbacks=[Scales()])
     except tfscale.TfscaleError as error:
         return type(error).__name__, str(error)
     return scales, np.concatenate([weight.ravel() for weight in model.get_weights()])
