@@ -190,9 +190,9 @@ class Chance:
     def _differences_of_reference(
         self, control: Outcome, reference: Outcome, before: dict[str, np.ndarray]
     ) -> dict[_Key, float]:
-        rows = list(term_differences(control.if_mean, reference.if_mean).values())
+        rows = list(term_differences(control.if_mean, reference.if_mean, self._bytes_per_number).values())
         rows += log_differences(control, reference, self._tells)
-        rows += state_differences(control, reference, before, slots_of(self._model), set())
+        rows += state_differences(control, reference, before, slots_of(self._model), set(), self._bytes_per_number)
         return {(row.kind, row.label): row.relative for row in rows}
 
 

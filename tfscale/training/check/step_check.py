@@ -91,10 +91,10 @@ class StepCheck:
         numbers = OwnNumbers(model)
         self._state = State(strategy, numbers)
         self._runs = TwoRuns(steps, strategy, terms, self._state, numbers)
-        num_bytes = bytes_per_number(model)
+        self._num_bytes = num_bytes = bytes_per_number(model)
         self._tolerance = tolerance_of(num_bytes)
         self._found_by_all = FoundByAll(strategy)
-        self._findings = StepFindings(model, strategy, terms, self._runs, self._tolerance, self._what)
+        self._findings = StepFindings(model, strategy, terms, self._runs, num_bytes, self._what)
         self._chance = Chance(
             model, strategy, terms, self._runs, num_bytes, self._what, is_eager=steps.run_eagerly, tells=steps.tells
         )
@@ -385,12 +385,12 @@ class StepCheck:
         return of_all_workers(self._strategy, found)
 
     def _compared(self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray]) -> list[Difference]:
-        terms = term_differences(ours.if_mean, reference.if_mean)
-        sums = term_differences(ours.if_sum, reference.if_mean)
+        terms = term_differences(ours.if_mean, reference.if_mean, self._num_bytes)
+        sums = term_differences(ours.if_sum, reference.if_mean, self._num_bytes)
         # Of reads, what is made of them is compared, beside the largest of its kind.
         met = {term: row for term, row in terms.items() if term.kind not in ("log", "read")}
         rows = [sums.get(term, row) if term in self._terms.sums else row for term, row in met.items()]
         rows += log_differences(ours, reference, self._tells)
         # What another worker has counted is not here; its logs are.
         left_out = self._state.divided() if local_replicas(self._strategy).on_several_workers else set()
-        return rows + state_differences(ours, reference, before, slots_of(self._model), left_out)
+        return rows + state_differences(ours, reference, before, slots_of(self._model), left_out, self._num_bytes)

@@ -19,12 +19,12 @@ from tfscale.training.check.outcome import Outcome
 # deviations make a hundred of that. What is wrong because of the replicas differs by a percent and more.
 _TOLERANCES = {2: 3e-2, 4: 3e-4, 8: 1e-8}
 # An array that is nothing but rounding, such as the gradient of a bias before BatchNormalization, is judged against
-# this part of the largest one of its kind.
-_FLOOR = 1e-2
+# this part of the largest one of its kind. With the tolerance it makes three roundings of float16, 25 of float32.
+_FLOORS = {2: 5e-2, 4: 1e-2, 8: 1e-2}
 # What comes out smaller than this part of what it was is not made of it.
 _ASSIGNED = 1e-3
 # An adaptive optimizer makes a whole step of a gradient that is nothing but rounding.
-_LEAST_GRADIENT = 1e-3
+_LEAST_GRADIENTS = {2: 5e-3, 4: 1e-3, 8: 1e-3}
 
 
 class Difference(NamedTuple):
@@ -115,7 +115,9 @@ def compare_arrays(ours: np.ndarray, reference: np.ndarray, floor: float) -> tup
 
 
 def term_differences(
-    ours: Mapping[Term, Mapping[str, np.ndarray]], reference: Mapping[Term, Mapping[str, np.ndarray]]
+    ours: Mapping[Term, Mapping[str, np.ndarray]],
+    reference: Mapping[Term, Mapping[str, np.ndarray]],
+    bytes_per_number: int,
 ) -> dict[Term, Difference]:
     """The largest difference of each term that both runs have; one that only one run has differs infinitely."""
     found = {}
@@ -128,7 +130,7 @@ def term_differences(
         if own is None or expected is None or own.keys() != expected.keys():
             found[term] = Difference(term.kind, term.label, term.label, float("nan"), float("nan"), float("inf"))
             continue
-        floor = _FLOOR * _largest(expected.values())
+        floor = _FLOORS[bytes_per_number] * _largest(expected.values())
         rows = [
             Difference(term.kind, term.label, name, *compare_arrays(own[name], expected[name], floor)) for name in own
         ]
@@ -147,7 +149,12 @@ def log_differences(ours: Outcome, reference: Outcome, kind: str) -> list[Differ
 
 
 def state_differences(
-    ours: Outcome, reference: Outcome, before: Mapping[str, np.ndarray], optimized: Iterable[str], leave_out: set[str]
+    ours: Outcome,
+    reference: Outcome,
+    before: Mapping[str, np.ndarray],
+    optimized: Iterable[str],
+    leave_out: set[str],
+    bytes_per_number: int,
 ) -> list[Difference]:
     """One for each variable that the step changed.
 
@@ -157,11 +164,14 @@ def state_differences(
         before: The state from which both began.
         optimized: Names of the variables of optimizers, whose scale is that of the largest.
         leave_out: Names of variables that are not compared here.
+        bytes_per_number: As for `tolerance_of`.
     """
     gradients = {name: value for record in reference.if_mean.values() for name, value in record.items()}
     largest = _largest(gradients.values())
     slots = set(optimized)
-    slot_floor = _FLOOR * _largest(reference.state[name] for name in slots if name in reference.state)
+    slot_floor = _FLOORS[bytes_per_number] * _largest(
+        reference.state[name] for name in slots if name in reference.state
+    )
     rows = []
     for name, expected in reference.state.items():
         if name in leave_out:
@@ -172,7 +182,7 @@ def state_differences(
             changed = own, expected
             if name in gradients and gradients[name].shape == expected.shape:
                 # Where the gradient is nothing but rounding, so is the direction of an adaptive step.
-                is_real = np.abs(gradients[name]) > _LEAST_GRADIENT * largest
+                is_real = np.abs(gradients[name]) > _LEAST_GRADIENTS[bytes_per_number] * largest
                 changed = np.where(is_real, own, old), np.where(is_real, expected, old)
             # What is far from what it was, such as a least number so far, was assigned and not added to.
             is_moved = kind == "weight" or _largest([expected]) >= _ASSIGNED * _largest([old])

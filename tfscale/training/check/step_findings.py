@@ -21,7 +21,7 @@ from tfscale.replicas.agreement import agree_with_chief
 from tfscale.training.check.check_rows import CheckRows
 from tfscale.training.check.first_step import TwoRuns
 from tfscale.training.check.outcome import Outcome
-from tfscale.training.check.step_differences import Difference, term_differences
+from tfscale.training.check.step_differences import Difference, term_differences, tolerance_of
 
 _log = logging.getLogger(__name__)
 # Terms upstream, such as a layer's loss, change those downstream: so often are both looked at again.
@@ -38,7 +38,7 @@ class StepFindings:
         strategy: Its strategy.
         terms: Where it is written.
         runs: The step, in both forms.
-        tolerance: Relative differences up to this are rounding.
+        bytes_per_number: Of the narrowest floating-point numbers with which the model computes.
         what: The step in words.
     """
 
@@ -48,14 +48,15 @@ class StepFindings:
         strategy: tf.distribute.Strategy,
         terms: Terms,
         runs: TwoRuns,
-        tolerance: float,
+        bytes_per_number: int,
         what: str,
     ):
         self._model = model
         self._strategy = strategy
         self._terms = terms
         self._runs = runs
-        self._tolerance = tolerance
+        self._bytes_per_number = bytes_per_number
+        self._tolerance = tolerance_of(bytes_per_number)
         self._what = what
 
     def settle(self, rows: CheckRows, reference: Outcome) -> Outcome:
@@ -79,8 +80,8 @@ class StepFindings:
         return ours
 
     def _sums(self, ours: Outcome, reference: Outcome, known: set[Term]) -> set[Term]:
-        if_mean = term_differences(ours.if_mean, reference.if_mean)
-        if_sum = term_differences(ours.if_sum, reference.if_mean)
+        if_mean = term_differences(ours.if_mean, reference.if_mean, self._bytes_per_number)
+        if_sum = term_differences(ours.if_sum, reference.if_mean, self._bytes_per_number)
         order = list(if_mean)
         found = {
             term
