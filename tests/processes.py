@@ -80,7 +80,7 @@ def run_case(
     *,
     args: Sequence[Any] = (),
     env: Mapping[str, str] | None = None,
-    timeout_s: float = 300.0,
+    timeout_s: float = 120.0,
     fresh: bool = False,
 ) -> Any:
     """Runs a case in a process of its own and returns its result.

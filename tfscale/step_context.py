@@ -114,12 +114,8 @@ class Slot(Generic[Value]):
     @contextlib.contextmanager
     def carrying(self, value: Value) -> Iterator[None]:
         """Has the step of this thread carry `value` meanwhile; what was before comes back, whatever happens."""
-        outer = _THREAD.context
-        _THREAD.context = outer.replaced(self, value)
-        try:
+        with continuing(_THREAD.context.replaced(self, value)):
             yield
-        finally:
-            _THREAD.context = outer
 
 
 class Flag(Slot[bool]):

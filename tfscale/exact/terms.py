@@ -85,8 +85,9 @@ class Recorder:
     def _send(self, term: Term, dense: list[Any], named: list[str], share: Share) -> None:
         counted = [tf.math.multiply_no_nan(value, share.is_counted(value.dtype)) for value in dense]
         weighted = [tf.math.multiply_no_nan(value, tf.cast(share.weight, value.dtype)) for value in dense]
+        parts = [*weighted, *counted]
         with in_share(share):
-            sums = overflowing_as_one([*weighted, *counted], all_reduce_sum([*weighted, *counted]))
+            sums = overflowing_as_one(parts, all_reduce_sum(parts))
         self.records[term] = Record(sums[: len(dense)], sums[len(dense) :], named)
 
     def finish(self) -> None:

@@ -127,9 +127,10 @@ def _handing_on(apply: Callable[..., Any], inner: keras.optimizers.Optimizer) ->
     apply_inside = type(inner).apply.__get__(inner)
 
     def apply_in_step(grads: Any, trainable_variables: Any = None) -> Any:
+        if not contexts:
+            return apply_inside(grads, trainable_variables)
         # A replica that runs as the only one is handed on to all of them.
-        handed_on = contexts.get(_device_here()) or next(iter(contexts.values()), step_context())
-        with continuing(handed_on):
+        with continuing(contexts.get(_device_here()) or next(iter(contexts.values()))):
             return apply_inside(grads, trainable_variables)
 
     def apply_and_hand_on(grads: Any, trainable_variables: Any = None) -> Any:
@@ -308,16 +309,14 @@ def reduce_together(
     if is_recording():
         sums = all_reduce_sum([*gradients, *others])
         return overflowing_as_one(gradients, sums[: len(gradients)]), sums[len(gradients) :]
-    if share is None or share.num_replicas == 1 or not (isinstance(updater, AdaScaleSGD) and updater.built):
-        sums, rest = sum_over_replicas(updater, gradients, others, scale)
-        sums = overflowing_as_one(gradients, sums)
-        note_total(updater, sums, scale)
-        return sums, rest
-    sums, (squares, replicas, *rest) = sum_over_replicas(
-        updater, gradients, [*own_moments(gradients, share), *others], scale
-    )
+    moments: Sequence[Any] = ()
+    if share is not None and share.num_replicas > 1 and isinstance(updater, AdaScaleSGD) and updater.built:
+        moments = own_moments(gradients, share)
+    sums, rest = sum_over_replicas(updater, gradients, [*moments, *others], scale)
     sums = overflowing_as_one(gradients, sums)
-    updater.observe(OwnMoments(squares, replicas), sums, share.global_examples, scale)
+    if share is not None and moments:
+        squares, replicas, *rest = rest
+        updater.observe(OwnMoments(squares, replicas), sums, share.global_examples, scale)
     note_total(updater, sums, scale)
     return sums, rest
 

@@ -71,10 +71,6 @@ def unweighted(gradients: Sequence[Any], share: Share) -> list[Any]:
     graph = None if tf.executing_eagerly() else step_graph()
     if graph is None or not graph.get_collection(WEIGHTED_SLOPE):
         return list(gradients)
-    return [_unweighted(gradient, share) if _has_weight(gradient) else gradient for gradient in gradients]
-
-
-def _has_weight(gradient: Any) -> bool:
     known: dict[int, set[int]] = {}
 
     def is_mark(op: Any) -> bool:
@@ -82,7 +78,10 @@ def _has_weight(gradient: Any) -> bool:
             known[id(op.graph)] = marked(op.graph, WEIGHTED_SLOPE)
         return any(id(output) in known[id(op.graph)] for output in op.outputs)
 
-    return gradient is not None and depends_on([gradient], is_mark)
+    return [
+        _unweighted(gradient, share) if gradient is not None and depends_on([gradient], is_mark) else gradient
+        for gradient in gradients
+    ]
 
 
 def _unweighted(gradient: Any, share: Share) -> Any:
