@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 import psutil
 
 import tfscale
+from tests.deadlines import Deadline
 from tests.repository import ROOT
 from tfscale import ClusterSpec
 from tfscale.launch.ports import free_addresses
@@ -89,7 +90,8 @@ def run_case(
         target: The function, as "package.module:function".
         args: Its positional arguments.
         env: Environment variables to add; the rest is this process's, without TF_CONFIG and GPUs.
-        timeout_s: The deadline; when it passes, the process and all it started are killed.
+        timeout_s: The deadline, thrice as much for one that still computes (`Deadline`); when it passes, the process
+            and all it started are killed.
         fresh: Whether the case needs a process that has imported nothing.
 
     Raises:
@@ -157,9 +159,9 @@ def run_workers_to_the_end(
         CaseError: One of `waits_for` did not end in time.
     """
     with started_workers(target, num_workers, args=args) as cases:
-        deadline_s = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s, [case.pid for case in cases])
         while any(cases[rank].poll() is None for rank in waits_for):
-            if time.monotonic() > deadline_s:
+            if deadline.has_passed():
                 raise _late(target, cases, timeout_s)
             time.sleep(_POLL_INTERVAL_S)
         return [case.ended() for case in cases]
@@ -228,11 +230,11 @@ def _run(
             processes.enter_context(_started(Path(directory, str(rank)), call, rank % 2, fresh=fresh))
             for rank, call in enumerate(calls)
         ]
-        deadline_s = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s, [case.pid for case in cases])
         while any(case.poll() is None for case in cases):
             if any(case.poll() for case in cases):
                 break
-            if time.monotonic() > deadline_s:
+            if deadline.has_passed():
                 raise _late(calls[0][0], cases, timeout_s)
             time.sleep(_POLL_INTERVAL_S)
         results = [case.result() for case in cases]

@@ -1,6 +1,7 @@
 """The shape of the house: who may import whom, and how large a room may be."""
 
 import ast
+import functools
 import sys
 from collections import Counter
 
@@ -83,7 +84,10 @@ MAX_FUNCTION_LINES = 60
 # Where one room holds most of it all, a name says nothing.
 MAX_ROOM_SHARE = 0.3
 
-every_file = pytest.mark.parametrize("path", library_files(), ids=str)
+
+def in_files(find):
+    """Returns what a rule finds, by file; nothing for a file in which all is as it should be."""
+    return {str(path): found for path in library_files() if (found := find(path))}
 
 
 def test_every_part_has_a_place():
@@ -96,19 +100,24 @@ def test_nothing_is_below_itself():
         assert all(BELOW[lower] <= below for lower in below if part != "__main__")
 
 
-@every_file
-def test_imports_point_down(path):
-    part = _part(path)
-    imported = {_part_of_module(name) for name in _imports(path) if _top(name) == "tfscale"}
-    assert imported <= BELOW[part] | {part}
+def test_imports_point_down():
+    def find(path):
+        imported = {_part_of_module(name) for name in _imports(path) if _top(name) == "tfscale"}
+        return imported - BELOW[_part(path)] - {_part(path)}
+
+    assert in_files(find) == {}
 
 
-@pytest.mark.parametrize("path", [path for path in library_files() if path.parts[1] == "training"], ids=str)
-def test_imports_point_down_inside_of_training_too(path):
-    room = _room_of_training([*path.parts[:-1], path.stem])
-    names = [name.split(".") for name in _imports(path)]
-    imported = {_room_of_training(parts) for parts in names if parts[:2] == ["tfscale", "training"]}
-    assert imported <= INSIDE_TRAINING[room] | {room}
+def test_imports_point_down_inside_of_training_too():
+    def find(path):
+        if path.parts[1] != "training":
+            return set()
+        room = _room_of_training([*path.parts[:-1], path.stem])
+        names = [name.split(".") for name in _imports(path)]
+        imported = {_room_of_training(parts) for parts in names if parts[:2] == ["tfscale", "training"]}
+        return imported - INSIDE_TRAINING[room] - {room}
+
+    assert in_files(find) == {}
 
 
 def test_inside_of_training_nothing_is_below_itself():
@@ -125,30 +134,31 @@ def test_no_room_holds_most_of_it_all():
     assert most < MAX_ROOM_SHARE * lines.total(), largest
 
 
-@every_file
-def test_what_is_not_of_the_standard_library_is_needed_where_it_is_named_here(path):
-    part = _part(path)
-    allowed = DEPENDENCIES | EXTRAS.get(part, set()) if part in USES_TENSORFLOW else USES_MORE.get(part, set())
-    outside = {_top(name) for name in _imports(path)} - sys.stdlib_module_names - {"tfscale"}
-    assert outside <= allowed
+def test_what_is_not_of_the_standard_library_is_needed_where_it_is_named_here():
+    def find(path):
+        part = _part(path)
+        allowed = DEPENDENCIES | EXTRAS.get(part, set()) if part in USES_TENSORFLOW else USES_MORE.get(part, set())
+        outside = {_top(name) for name in _imports(path)} - sys.stdlib_module_names - {"tfscale"}
+        return outside - allowed
+
+    assert in_files(find) == {}
 
 
-@every_file
-def test_private_names_of_the_frameworks_have_one_place(path):
-    if _part(path) != MAY_USE_PRIVATE_NAMES:
-        assert [name for name in _framework_names(_tree(path)) if _is_private(name)] == []
+def test_private_names_of_the_frameworks_have_one_place():
+    def find(path):
+        may = _part(path) == MAY_USE_PRIVATE_NAMES
+        return [] if may else [name for name in _framework_names(_tree(path)) if _is_private(name)]
+
+    assert in_files(find) == {}
 
 
-@every_file
-def test_attributes_that_begin_with_an_underscore_are_ones_own(path):
-    if _part(path) != MAY_USE_PRIVATE_NAMES:
-        assert _foreign_attributes(_tree(path)) == []
+def test_attributes_that_begin_with_an_underscore_are_ones_own():
+    may = MAY_USE_PRIVATE_NAMES
+    assert in_files(lambda path: [] if _part(path) == may else _foreign_attributes(_tree(path))) == {}
 
 
-@every_file
-def test_what_is_known_of_others_has_one_place(path):
-    if path.name != "owners.py":
-        assert _tables_of_others(_tree(path)) == []
+def test_what_is_known_of_others_has_one_place():
+    assert in_files(lambda path: [] if path.name == "owners.py" else _tables_of_others(_tree(path))) == {}
 
 
 @pytest.mark.parametrize(
@@ -172,28 +182,30 @@ def test_tables_of_an_object_of_ours_are_its_own():
     assert _tables_of_others(ast.parse(code)) == []
 
 
-@every_file
-def test_what_a_thread_carries_has_one_place(path):
-    nodes = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.Attribute | ast.ImportFrom)]
-    locals_of_threads = [node for node in nodes if "threading.local" in (ast.unparse(node), *_named_in(node))]
-    assert len(locals_of_threads) == (path.name == "step_context.py")
+def test_what_a_thread_carries_has_one_place():
+    def find(path):
+        nodes = [node for node in _nodes(path) if isinstance(node, ast.Attribute | ast.ImportFrom)]
+        return [node.lineno for node in nodes if "threading.local" in (_dotted(node), *_named_in(node))]
+
+    [(path, lines)] = in_files(find).items()
+    assert (path, len(lines)) == ("tfscale/step_context.py", 1)
 
 
-@every_file
-def test_library_raises_and_does_not_assert(path):
-    assert [node.lineno for node in ast.walk(_tree(path)) if isinstance(node, ast.Assert)] == []
+def test_library_raises_and_does_not_assert():
+    assert in_files(lambda path: [node.lineno for node in _nodes(path) if isinstance(node, ast.Assert)]) == {}
 
 
-@every_file
-def test_file_is_short(path):
-    assert len((ROOT / path).read_text().splitlines()) <= MAX_FILE_LINES
+def test_files_are_short():
+    lengths = {path: len((ROOT / path).read_text().splitlines()) for path in library_files()}
+    assert {str(path): lines for path, lines in lengths.items() if lines > MAX_FILE_LINES} == {}
 
 
-@every_file
-def test_functions_are_short(path):
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    lengths = {node.name: _lines(node) for node in ast.walk(_tree(path)) if isinstance(node, functions)}
-    assert {name: lines for name, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
+def test_functions_are_short():
+    def find(path):
+        functions = [node for node in _nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        return {node.name: _lines(node) for node in functions if _lines(node) > MAX_FUNCTION_LINES}
+
+    assert in_files(find) == {}
 
 
 @pytest.mark.parametrize(
@@ -248,14 +260,20 @@ def _top(name):
     return name.partition(".")[0]
 
 
+@functools.cache
 def _tree(path):
     return ast.parse((ROOT / path).read_text(), filename=str(path))
 
 
+@functools.cache
+def _nodes(path):
+    return list(ast.walk(_tree(path)))
+
+
 def _imports(path):
     """Yields the dotted name of what every import names, those inside functions and those in strings too."""
-    for node in ast.walk(_tree(path)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+    for node in _nodes(path):
+        if isinstance(node, ast.Call) and _dotted(node.func) == "importlib.import_module":
             yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant))
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -272,7 +290,7 @@ def _foreign_attributes(tree):
         own |= {ast.unparse(node.target) for node in kind.body if isinstance(node, ast.AnnAssign)}
     named = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr", "delattr"):
+        if isinstance(node, ast.Call) and _dotted(node.func) in ("getattr", "setattr", "hasattr", "delattr"):
             named += [arg.value for arg in node.args[1:2] if isinstance(arg, ast.Constant)]
     return [name for name in named if name.startswith("_") and not name.startswith("__") and name not in own]
 
@@ -281,7 +299,7 @@ def _tables_of_others(tree):
     """Returns the lines that make a table, outside of functions, of objects of Keras or TensorFlow."""
     lines = []
     for node in _outside_of_functions(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in WEAK_TABLES:
+        if isinstance(node, ast.Call) and _dotted(node.func).rpartition(".")[2] in WEAK_TABLES:
             lines.append(node.lineno)
         kind = node.annotation if isinstance(node, ast.AnnAssign) else None
         is_dict = isinstance(kind, ast.Subscript) and ast.unparse(kind.value) == "dict"
@@ -295,6 +313,13 @@ def _outside_of_functions(node):
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from _outside_of_functions(child)
+
+
+def _dotted(node):
+    """Returns the name that an attribute of an attribute of a name is, or an empty text, faster than `ast.unparse`."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
 def _named_in(node):
@@ -313,7 +338,7 @@ def _framework_names(tree):
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Attribute):
-            yield ast.unparse(node)
+            yield _dotted(node)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             # A module's name in a string; prose and docstrings have spaces.
             yield node.value if " " not in node.value else ""

@@ -52,6 +52,14 @@ def test_deadline_kills_the_case_and_what_it_started(tmp_path):
     assert [pid for pid in map(int, pid_file.read_text().split()) if _runs(pid)] == []
 
 
+def test_what_computes_is_given_thrice_the_time():
+    assert run_case(f"{CASES}:compute", args=(3.0,), timeout_s=2) == "done"
+    begun_s = time.monotonic()
+    with pytest.raises(CaseError, match="not finished after 1 s"):
+        run_case(f"{CASES}:compute", args=(600.0,), timeout_s=1)
+    assert time.monotonic() - begun_s > 3.0
+
+
 def test_workers_meet():
     assert run_workers(f"{CASES}:meet", 3) == [[1, 2], 1, 2]
 

@@ -80,14 +80,15 @@ class State:
         Other workers are taken to have as much, as they do after a reset, unless `find_elsewhere` says otherwise.
         """
         workers = self._strategy.num_replicas_in_sync // len(self._strategy.extended.worker_devices)
-        for variable in self._named.values():
-            if is_counted(variable):
-                first, *others = self._copies_of(variable).values()
-                total = tf.add_n([value_of(first), *map(value_of, others)])
-                total += self._elsewhere.get(id(variable), tf.zeros_like(total))
-                _set(first, total * tf.cast(workers if first.dtype.is_floating else 1, first.dtype))
-                for copy in others:
-                    _set(copy, tf.zeros(copy.shape, copy.dtype))
+        for variable in filter(is_counted, self._named.values()):
+            first, *others = self._copies_of(variable).values()
+            held = [value_of(copy).numpy() for copy in (first, *others)]
+            total = np.sum(held, axis=0, dtype=first.dtype.as_numpy_dtype) + self._elsewhere.get(id(variable), 0)
+            values = [total * workers if first.dtype.is_floating else total] + [0] * len(others)
+            # Most have counted nothing, and to set one takes longer than to read it.
+            for copy, before, value in zip((first, *others), held, values, strict=True):
+                if np.any(before != value):
+                    _set(copy, tf.constant(value, copy.dtype, copy.shape))
 
     def add(self, variables: Iterable[tf.Variable]) -> None:
         """Adds copies of other variables that a step was seen to use; of those that nobody names, to be read too."""
