@@ -8,14 +8,20 @@ JOBS ?= 3
 MINUTES ?= 30
 # Every case of the contract, half of all the time; `make test` runs one for each row.
 CONTRACT := $(addprefix tests/training/test_contract,.py _ahead.py _programs.py _other_counts.py _workers.py)
-# What trains for long: whole jobs to which faults come, what is killed and goes on, examples and benchmarks as a user runs
-# them, and every number of replicas.
-LONG := tests/chaos tests/examples tests/benchmarks tests/gpu $(addprefix tests/trials/test_,engines.py studying.py) $(addprefix tests/sweeps/test_,sharing.py sweeping.py) \
-  $(addprefix tests/training/test_,contract_counts.py gone.py gone_early.py gone_in_loops.py interrupt.py) \
-  $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
-  tests/gradients/compression/test_training.py \
-  $(addprefix tests/training/callbacks/test_,non_finite_skip.py non_finite_watch.py noise_cases.py) \
-  $(addprefix tests/training/step/test_,deterministic.py logical_table.py logical_counts.py) tests/parity/test_bitwise.py
+# What takes long, in four parts. Jobs to which faults come, what is killed and goes on;
+LONG_FAULTS := tests/chaos $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
+  $(addprefix tests/training/test_,gone.py gone_early.py gone_in_loops.py interrupt.py)
+# examples, benchmarks, programs and searches as a user runs them;
+LONG_USE := tests/examples tests/benchmarks tests/gpu tests/programs/test_chosen.py tests/data/test_two_workers.py \
+  $(addprefix tests/trials/test_,engines.py studying.py) $(addprefix tests/sweeps/test_,sharing.py sweeping.py)
+# other ways to take a step, and every number of replicas;
+LONG_WAYS := tests/training/test_contract_counts.py tests/parity/test_bitwise.py tests/replicas/test_one_trace.py \
+  $(addprefix tests/gradients/,test_double_buffer.py compression/test_training.py) \
+  $(addprefix tests/training/step/test_,deterministic.py logical_table.py logical_counts.py several_data.py)
+# and what a step computes of a number of the batch, in all its forms.
+LONG_NUMBERS := $(addprefix tests/exact/test_,batch_wide_layers.py numbers_of_loops.py) tests/training/check/test_loop_numbers.py \
+  $(addprefix tests/training/callbacks/test_,labels_read.py noise_cases.py noise_scale.py non_finite_skip.py non_finite_watch.py)
+LONG := $(LONG_FAULTS) $(LONG_USE) $(LONG_WAYS) $(LONG_NUMBERS)
 # Needs engines that `make test-engines` installs.
 ENGINES := tests/engines
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
@@ -29,7 +35,7 @@ help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
 	@echo "make demo-recovery  kill workers in the middle of training: nothing is lost"
 	@echo "make test    lint, then all tests but those of the next two, the examples of docstrings and documents among them"
-	@echo "make test-long  jobs to which faults come, what is killed and goes on, examples, benchmarks, 1 to 8 replicas"
+	@echo "make test-long  what takes long: jobs to which faults come, examples, benchmarks, programs, other ways to take a step"
 	@echo "make test-contract  every case of the contract on three replicas, every row on one, two and two workers"
 	@echo "make test-engines  installs Slurm, Open MPI, MPICH and Ray (as root), and trains on each: two nodes in namespaces"
 	@echo "make test-gpu  installs the GPU build; the contract on every visible GPU: NCCL, half precision, XLA, packs"

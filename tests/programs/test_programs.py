@@ -1,4 +1,4 @@
-"""The programs that matter most, on three replicas; `make programs` runs all of them, on 1, 2, 3 and two workers."""
+"""The runner of the programs, and three of them with the lines of `tfscale init`; more are in `test_chosen.py`."""
 
 import ast
 import json
@@ -12,32 +12,10 @@ from tests.programs.readme_lines import in_float64, with_readme_lines
 from tests.repository import ROOT
 from tfscale.launch.process_group import process_group
 
-# One of each kind of script, and the cheapest of its kind.
-CHOSEN = (
-    "autoencoder",
-    "batch_centering",
-    "custom_loop",
-    "cycle_gan",
-    "distillation",
-    "endpoint_layer",
-    "gan_module_level",
-    "guide_train_step",
-    "loss_vector",
-    "masked_language_model",
-    "optimizers_in_dict",
-    "projection_head",
-    "switched_by_callback",
-)
-
 every_program = pytest.mark.parametrize("program", all_programs().values(), ids=lambda program: program.name)
 
 
-@pytest.fixture(scope="module")
-def verdicts(tmp_path_factory):
-    return _run([*CHOSEN, "--replicas", "3"], tmp_path_factory.mktemp("programs"))
-
-
-def _run(arguments, directory, *, workers=False):
+def run_programs(arguments, directory, *, workers=False):
     """What the runner says, in a process group of its own: by program and setting."""
     path = directory / "verdicts.json"
     more = [] if workers else ["--no-workers"]
@@ -48,19 +26,13 @@ def _run(arguments, directory, *, workers=False):
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("name", CHOSEN)
-def test_program_ends_as_it_should_on_three_replicas(verdicts, name):
-    for setting, (word, detail, expected, output) in verdicts[name].items():
-        assert expected, f"{name}, {setting}: {word}: {detail}\n{output}"
-
-
 # A model by functions, one that the chief alone loads on two workers, a script with a strategy of its own.
 WITH_INIT = ("guide_train_step", "raydp_447", "own_strategy_guide")
 
 
 @pytest.fixture(scope="module")
 def verdicts_of_init(tmp_path_factory):
-    return _run([*WITH_INIT, "--init", "--replicas", "3"], tmp_path_factory.mktemp("init"), workers=True)
+    return run_programs([*WITH_INIT, "--init", "--replicas", "3"], tmp_path_factory.mktemp("init"), workers=True)
 
 
 @pytest.mark.parametrize("name", WITH_INIT)
@@ -84,7 +56,7 @@ def test_runner_tells_the_ends_of_a_program_apart(tmp_path):
     for name, text in ENDS.items():
         (tmp_path / f"{name}.py").write_text(text)
     scripts = [str(tmp_path / f"{name}.py") for name in ENDS]
-    found = _run([*scripts, "--replicas", "2", "--timeout", "15"], tmp_path)
+    found = run_programs([*scripts, "--replicas", "2", "--timeout", "15"], tmp_path)
     assert {name: (word, detail) for name in ENDS for word, detail, _, _ in found[name].values()} == {
         "equal": ("equal", ""),
         "refused": ("refused", "BatchError: too small"),

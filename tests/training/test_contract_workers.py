@@ -1,7 +1,7 @@
 """The N = 1 contract with two worker processes: the cases that differ from those of test_workers.py in one process too.
 
 What they have of their own comes before or after what workers send each other; or is among the cases whose gradients
-are sent in small packs, by two workers as well, in compression/test_training.py.
+are sent in small packs, by two workers as well, in compression/test_training.py; or meets others in a case there.
 """
 
 import pytest
@@ -37,6 +37,16 @@ EXACT = (
     "metrics counted by hand, no model",
     "models that were not prepared",
     "loop, average_loss, a tf.function is given",
+    "first batch uneven",
+    "jit_compile",
+    "masked sequence loss",
+    "scalar loss function, ratio",
+    "add_loss, mean and sum",
+    "metrics AUC, precision, recall",
+    "input: tf.data",
+    "input: PyDataset",
+    "train, test and predict on batch",
+    "evaluate and predict, any batch",
 )
 IN_16_BITS = (
     "bf16, last batch uneven",

@@ -9,7 +9,7 @@ from tests.repository import ROOT
 from tests.training.contract import OPTIMIZER_TOLERANCE, TOLERANCE, differences
 from tests.training.step import cases_logical_replicas as others
 from tests.training.step import cases_logical_table as cases
-from tests.training.step import test_deterministic, test_logical_replicas
+from tests.training.step import test_deterministic, test_logical_counts, test_logical_replicas
 from tests.training.together import Failure, run_together
 
 CASES = "tests.training.step.cases_logical_table"
@@ -140,7 +140,7 @@ def test_every_row_of_the_guide_has_its_cases():
         RUN: {*others.RUNS, *cases.RUNS},
         BITS: {*others.TO_THE_BIT, *cases.RUNS},
         NO: {*REFUSED, *test_logical_replicas.REFUSED, *test_deterministic.REFUSED},
-        "test": {*globals(), *vars(test_logical_replicas), *vars(test_deterministic)},
+        "test": {*globals(), *vars(test_logical_replicas), *vars(test_logical_counts), *vars(test_deterministic)},
     }
     for row, (begin, shown) in zip(rows, SHOWN.items(), strict=True):
         _, logical, bits = (row[0].removeprefix("| "), row[1], row[2].removesuffix(" |"))
