@@ -13,6 +13,8 @@ import psutil
 _LOOKS = 8
 # Of the time, what a process that waits takes at most: TensorFlow's idle threads wake up now and then.
 _WAITING = 0.1
+# So often in a row. Once may be the machine: one that is virtual stands still now and then, for a minute even.
+_TIMES = 2
 # So many times as long may one compute.
 _MOST = 3.0
 
@@ -30,7 +32,7 @@ class Deadline:
         self._pids = pids
         self._look_s = timeout_s / _LOOKS
         self._end_s, self._last_s = now_s + timeout_s, now_s + _MOST * timeout_s
-        self._next_s, self._used_s = now_s + self._look_s, 0.0
+        self._next_s, self._used_s, self._times_waiting = now_s + self._look_s, 0.0, 0
 
     def has_passed(self) -> bool:
         """Whether they are late; to be asked again and again."""
@@ -38,9 +40,10 @@ class Deadline:
         if now_s < self._next_s:
             return False
         used_s = sum(map(_processor_time_s, self._pids))
-        computes = used_s - self._used_s > _WAITING * self._look_s
+        waits = used_s - self._used_s <= _WAITING * self._look_s
+        self._times_waiting = self._times_waiting + 1 if waits else 0
         self._next_s, self._used_s = now_s + self._look_s, used_s
-        return now_s >= (self._last_s if computes else self._end_s)
+        return now_s >= (self._end_s if self._times_waiting >= _TIMES else self._last_s)
 
 
 def _processor_time_s(pid: int) -> float:
