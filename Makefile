@@ -6,7 +6,7 @@ PYTHON ?= python3
 JOBS ?= 3
 # Of `make soak`; the jobs that have begun by then are run to their ends.
 MINUTES ?= 30
-# Every case of the contract, half of all the time; `make test` runs one for each row.
+# Every case of the contract; `make test` runs one for each row, on other numbers of replicas.
 CONTRACT := $(addprefix tests/training/test_contract,.py _ahead.py _programs.py _other_counts.py _workers.py)
 # What takes long, in four parts. Jobs to which faults come, what is killed and goes on;
 LONG_FAULTS := tests/chaos $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
@@ -14,12 +14,12 @@ LONG_FAULTS := tests/chaos $(addprefix tests/recovery/test_,kills.py order.py re
 # examples, benchmarks, programs and searches as a user runs them;
 LONG_USE := tests/examples tests/benchmarks tests/gpu tests/programs/test_chosen.py tests/data/test_two_workers.py \
   $(addprefix tests/trials/test_,engines.py studying.py) $(addprefix tests/sweeps/test_,sharing.py sweeping.py)
-# other ways to take a step, and every number of replicas;
-LONG_WAYS := tests/training/test_contract_counts.py tests/parity/test_bitwise.py tests/replicas/test_one_trace.py \
+# other ways to take a step;
+LONG_WAYS := tests/training/check/test_parts.py tests/parity/test_bitwise.py tests/replicas/test_one_trace.py \
   $(addprefix tests/gradients/,test_double_buffer.py compression/test_training.py) \
-  $(addprefix tests/training/step/test_,deterministic.py logical_table.py logical_counts.py several_data.py)
+  $(addprefix tests/training/step/test_,deterministic.py logical_table.py logical_counts.py loss_scale.py micro_batch.py several_data.py several_steps.py)
 # and what a step computes of a number of the batch, in all its forms.
-LONG_NUMBERS := $(addprefix tests/exact/test_,batch_wide_layers.py numbers_of_loops.py) tests/training/check/test_loop_numbers.py \
+LONG_NUMBERS := $(addprefix tests/exact/test_,batch_wide_layers.py draws_of_all_rows.py numbers_of_loops.py) tests/training/check/test_loop_numbers.py \
   $(addprefix tests/training/callbacks/test_,labels_read.py noise_cases.py noise_scale.py non_finite_skip.py non_finite_watch.py)
 LONG := $(LONG_FAULTS) $(LONG_USE) $(LONG_WAYS) $(LONG_NUMBERS)
 # Needs engines that `make test-engines` installs.
