@@ -6,8 +6,10 @@ PYTHON ?= python3
 JOBS ?= 3
 # Of `make soak`; the jobs that have begun by then are run to their ends.
 MINUTES ?= 30
-# Every case of the contract; `make test` runs one for each row, on other numbers of replicas.
-CONTRACT := $(addprefix tests/training/test_contract,.py _ahead.py _programs.py _other_counts.py _workers.py)
+# Every case of the contract, on three replicas and otherwise; `make test` runs one for each row, on other numbers of replicas.
+THREE_REPLICAS := tests/training/test_contract.py
+OTHER_CONTRACT := $(addprefix tests/training/test_contract_,ahead.py programs.py other_counts.py workers.py)
+CONTRACT := $(THREE_REPLICAS) $(OTHER_CONTRACT)
 # What takes long, in four parts. Jobs to which faults come, what is killed and goes on;
 LONG_FAULTS := tests/chaos $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
   $(addprefix tests/training/test_,gone.py gone_early.py gone_in_loops.py interrupt.py)
