@@ -10,11 +10,14 @@ MINUTES ?= 30
 THREE_REPLICAS := tests/training/test_contract.py
 OTHER_CONTRACT := $(addprefix tests/training/test_contract_,ahead.py programs.py other_counts.py workers.py)
 CONTRACT := $(THREE_REPLICAS) $(OTHER_CONTRACT)
-# What takes long, in four parts. Jobs to which faults come, what is killed and goes on;
+# What takes long, in five parts. Jobs to which faults come, what is killed and goes on;
 LONG_FAULTS := tests/chaos $(addprefix tests/recovery/test_,kills.py order.py remote_runs.py resume.py) \
   $(addprefix tests/training/test_,gone.py gone_early.py gone_in_loops.py interrupt.py)
-# examples, benchmarks, programs and searches as a user runs them;
-LONG_USE := tests/examples tests/benchmarks tests/gpu tests/programs/test_chosen.py tests/data/test_two_workers.py \
+# what is found in code of one's own: branches, thresholds, numbers of rows, values that Keras attaches, eager steps;
+LONG_LOOKS := $(addprefix tests/training/check/test_,eager_steps.py gates.py other_rows.py thresholds.py) \
+  tests/training/step/test_reached.py tests/exact/test_attached.py
+# examples, benchmarks, programs, searches and `verify` as a user runs them;
+LONG_USE := tests/parity/test_verification.py tests/examples tests/benchmarks tests/gpu tests/programs/test_chosen.py tests/data/test_two_workers.py \
   $(addprefix tests/trials/test_,engines.py studying.py) $(addprefix tests/sweeps/test_,sharing.py sweeping.py)
 # other ways to take a step;
 LONG_WAYS := tests/training/check/test_parts.py tests/parity/test_bitwise.py tests/replicas/test_one_trace.py \
@@ -23,7 +26,7 @@ LONG_WAYS := tests/training/check/test_parts.py tests/parity/test_bitwise.py tes
 # and what a step computes of a number of the batch, in all its forms.
 LONG_NUMBERS := $(addprefix tests/exact/test_,batch_wide_layers.py draws_of_all_rows.py numbers_of_loops.py) tests/training/check/test_loop_numbers.py \
   $(addprefix tests/training/callbacks/test_,labels_read.py noise_cases.py noise_scale.py non_finite_skip.py non_finite_watch.py)
-LONG := $(LONG_FAULTS) $(LONG_USE) $(LONG_WAYS) $(LONG_NUMBERS)
+LONG := $(LONG_FAULTS) $(LONG_LOOKS) $(LONG_USE) $(LONG_WAYS) $(LONG_NUMBERS)
 # Needs engines that `make test-engines` installs.
 ENGINES := tests/engines
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
@@ -37,7 +40,7 @@ help:
 	@echo "make demo    train handwritten digits on 1 device, 4 replicas and 2 workers: one table, one picture"
 	@echo "make demo-recovery  kill workers in the middle of training: nothing is lost"
 	@echo "make test    lint, then all tests but those of the next two, the examples of docstrings and documents among them"
-	@echo "make test-long  what takes long: jobs to which faults come, examples, benchmarks, programs, other ways to take a step"
+	@echo "make test-long  what takes long: jobs to which faults come, code of many kinds, examples, programs, other ways to take a step"
 	@echo "make test-contract  every case of the contract on three replicas, every row on one, two and two workers"
 	@echo "make test-engines  installs Slurm, Open MPI, MPICH and Ray (as root), and trains on each: two nodes in namespaces"
 	@echo "make test-gpu  installs the GPU build; the contract on every visible GPU: NCCL, half precision, XLA, packs"
