@@ -13,11 +13,12 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.replicas.count_notes import noted_counts, noted_parts
 from tfscale.replicas.divided import FACTORS, divides_by_replicas, multiplies_by_replicas
 from tfscale.replicas.graph_walk import SAME_VALUES, SIZES, SUMS, operations_behind, plain_number
 from tfscale.replicas.marks import ALIKE_ON_ALL, MEAN_OF_ROWS, PART_BESIDE_OTHERS, PART_OF_SUM, mark_number, marked
 from tfscale.replicas.replica_batch import local_replicas
-from tfscale.replicas.replica_count import noted_counts, noted_parts, own_rows
+from tfscale.replicas.replica_count import own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk
 
 # From the shape of something to how many rows it has.

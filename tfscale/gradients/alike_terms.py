@@ -17,9 +17,10 @@ from tfscale.errors import ModelError
 from tfscale.exact.numbers_of_loops import is_part_beside_others
 from tfscale.gradients.own_means import OF_TAPE, plain_factor
 from tfscale.gradients.own_noise import draws_of_seed
+from tfscale.replicas.count_notes import noted_parts
 from tfscale.replicas.divided import FACTORS, divides_by_replicas
 from tfscale.replicas.graph_walk import HAND_ON, SUMS, operations_behind
-from tfscale.replicas.replica_count import noted_parts, own_rows
+from tfscale.replicas.replica_count import own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 from tfscale.replicas.share import num_replicas
 

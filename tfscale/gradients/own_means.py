@@ -14,9 +14,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfscale.errors import ModelError
+from tfscale.replicas.count_notes import noted_parts
 from tfscale.replicas.divided import FACTORS
 from tfscale.replicas.graph_walk import REPEATS, SAME_VALUES, SIZES, operations_behind, plain_number
-from tfscale.replicas.replica_count import has_several_own_rows, noted_parts, own_rows
+from tfscale.replicas.replica_count import has_several_own_rows, own_rows
 from tfscale.replicas.replica_walk import Frame, ReplicaWalk, is_collective
 from tfscale.replicas.share import num_replicas
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfscale.replicas.count_notes import noted_counts, noted_parts, noted_times
 from tfscale.replicas.graph_walk import SAME_VALUES, plain_number
-from tfscale.replicas.replica_count import noted_counts, noted_parts, noted_times
 
 FACTORS = frozenset(("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv"))
 

@@ -23,7 +23,7 @@ import tensorflow as tf
 from tfscale.errors import ModelError
 from tfscale.framework.conversions import becomes_whole
 from tfscale.framework.losses import is_asked_by_loss
-from tfscale.replicas.graph_walk import SAME_VALUES
+from tfscale.replicas.count_notes import no_plain_number, note_count, note_part, note_times, noting_counts
 from tfscale.replicas.own_functions import traced_with_step
 from tfscale.replicas.share import is_in_step
 from tfscale.step_context import Slot
@@ -55,92 +55,25 @@ class LoopRows(NamedTuple):
 
 _ROWS = Slot[LoopRows | None]("rows_of_loop")
 _ASKS = Slot[list[int] | None]("asks_for_replicas")
+_PLAIN = Slot[list[str] | None]("numbers_taken_for_plain_ones")
 # What TensorFlow says of something in a list that is neither a number nor a tensor, or that is no operand.
 _UNCONVERTED = ("NOT CONVERTIBLE TO TENSOR", "_CountInLoop", "of type 'ReplicaCount'")
-# In a graph, what was made of the number of replicas.
-_COUNTS = "tfscale_counts_of_replicas"
-# Likewise, by what something was multiplied that is a replica's own.
-_TIMES = "tfscale_times_replicas"
-# Likewise, what was divided by it, and what came of that.
-_PARTS = "tfscale_parts_of_replicas"
-# The graphs in which such is noted while a function runs: the step's own, and those of functions that it calls.
-_GRAPHS = Slot[list[Any] | None]("graphs_of_loop")
-# They hand on what they are given, in another shape or type.
-_HAND_ON = SAME_VALUES | {"BroadcastTo", "Fill", "GatherV2", "Pack", "StridedSlice", "Tile"}
-_ADD_UP = SAME_VALUES | {"AddN", "AddV2", "Mean", "Mul", "MulNoNan", "Neg", "RealDiv", "Sub", "Sum"}
-_ROUND = frozenset(("Ceil", "Floor", "FloorDiv", "FloorMod", "Range", "Rint", "Round"))
-_COMPARE = frozenset(("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "Minimum", "NotEqual", "Sub"))
 
 
 @contextlib.contextmanager
 def in_loop(rows: LoopRows | None) -> Iterator[None]:
     """Says what this thread's replica holds, while it runs a function of a loop by hand."""
     traced = contextlib.nullcontext() if rows is None else traced_with_step(rows.as_numbers)
-    with _ROWS.carrying(rows), _GRAPHS.carrying([]), traced:
+    with _ROWS.carrying(rows), traced:
         try:
-            with _refusing_whole_numbers(), _refusing_parts_of_parts():
+            with noting_counts():
                 yield
         except (TypeError, ValueError) as error:
             said = str(error)
             if isinstance(error, ModelError) or not any(each in said for each in _UNCONVERTED):
                 raise
             # TensorFlow says of what class it was, and not what to do.
-            raise _no_plain_number(int(tf.distribute.get_strategy().num_replicas_in_sync)) from error
-
-
-@contextlib.contextmanager
-def _refusing_whole_numbers() -> Iterator[None]:
-    """Refuses, in graphs, what makes a whole number of the number of replicas that stands for the rows of one."""
-    yield
-    left, seen = _all_noted(_COUNTS), set[int]()
-    while left:
-        tensor = left.pop()
-        for op in tensor.consumers():
-            becomes = op.outputs[0].dtype if op.type == "Cast" else tensor.dtype
-            if op.type in _ROUND | _COMPARE or not becomes.is_floating:
-                raise _no_plain_number(int(tf.distribute.get_strategy().num_replicas_in_sync))
-            if op.type in _HAND_ON and id(op) not in seen:
-                seen.add(id(op))
-                left += op.outputs
-
-
-@contextlib.contextmanager
-def _refusing_parts_of_parts() -> Iterator[None]:
-    """Refuses, in graphs, to divide a loss by the number of replicas that was divided by it already."""
-    yield
-    divided = _all_noted(_PARTS)
-    parts = {id(part) for _, part in divided}
-    for given, _ in divided:
-        left, seen = [given], set[int]()
-        while left:
-            tensor = left.pop()
-            if id(tensor) in parts:
-                raise ModelError(
-                    "In a function of `strategy.run` a loss is divided by the number of replicas once.\n"
-                    f"Received: {given.name!r}, which is divided by it, and was made of {tensor.name!r}, which was "
-                    "too. Keras's losses divide what they return: leave one division out, or make them with "
-                    "`reduction=None`."
-                )
-            if tensor.op.type in _ADD_UP and id(tensor.op) not in seen:
-                seen.add(id(tensor.op))
-                left += tensor.op.inputs
-
-
-def _noted(count: tf.Tensor) -> tf.Tensor:
-    if tf.is_symbolic_tensor(count):
-        _note(count.graph, _COUNTS, count)
-    return count
-
-
-def _note(graph: Any, name: str, what: Any) -> None:
-    graph.add_to_collection(name, what)
-    graphs = _GRAPHS.value
-    if graphs is not None and not any(each is graph for each in graphs):
-        graphs.append(graph)
-
-
-def _all_noted(name: str) -> list[Any]:
-    return [each for graph in _GRAPHS.value or [] for each in graph.get_collection(name)]
+            raise no_plain_number(int(tf.distribute.get_strategy().num_replicas_in_sync)) from error
 
 
 @contextlib.contextmanager
@@ -149,6 +82,17 @@ def noting_asks() -> Iterator[list[int]]:
     asks: list[int] = []
     with _ASKS.carrying(asks):
         yield asks
+
+
+@contextlib.contextmanager
+def noting_plain_numbers() -> Iterator[list[str]]:
+    """Gives a list of what operations that are traced meanwhile ask of the number of replicas, and eager ones do not.
+
+    Eagerly, TensorFlow's own operations take an `int` or `float` for what it is (2.21); traced, they ask its class.
+    """
+    plain: list[str] = []
+    with _PLAIN.carrying(plain):
+        yield plain
 
 
 def is_in_loop() -> bool:
@@ -166,22 +110,6 @@ def has_several_own_rows() -> bool:
     """Whether that replica has batches of several sizes, so that a number is not told from the size of one of them."""
     rows = _ROWS.value
     return rows is not None and rows.are_several
-
-
-def noted_parts() -> set[int]:
-    """The identities of the operations that make n_i / n, or its inverse, for such a loop to divide by; in graphs."""
-    parts = [divided.op.inputs[1] for _, divided in _all_noted(_PARTS)]
-    return {id(each.op) for each in parts} | noted_counts()
-
-
-def noted_counts() -> set[int]:
-    """Those of them that make the inverse: the number of replicas."""
-    return {id(each.op) for each in _all_noted(_COUNTS)}
-
-
-def noted_times() -> set[int]:
-    """As `noted_counts`, by which something was multiplied."""
-    return noted_counts() | {id(each.op) for each in _all_noted(_TIMES)}
 
 
 def current_part() -> Callable[[tf.DType], tf.Tensor] | None:
@@ -227,6 +155,7 @@ class ReplicaCount(int):
     """Keras takes no class of its own for a kind of numbers."""
 
     def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> tf.Tensor:
+        _note_plain(self, dtype, name)
         return _tensor(_counts_now(self), dtype, name)
 
     def __float__(self) -> float:
@@ -245,6 +174,12 @@ class ReplicaCount(int):
         return int, (int(self),)
 
 
+def _note_plain(number: float, dtype: Any, name: Any) -> None:
+    # Only an operation says both for which argument it is and of which type it has to be.
+    if (plain := _PLAIN.value) is not None and dtype is not None and name is not None:
+        plain.append(f"{number:g}")
+
+
 class ReplicaPart(float):
     """A number that was divided by the number of replicas."""
 
@@ -259,6 +194,7 @@ class ReplicaPart(float):
     _given: tuple[float, int]
 
     def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> tf.Tensor:
+        _note_plain(self, dtype, name)
         numerator, count = self._given
         dtype = tf.as_dtype(dtype or tf.float32)
         return _divided(tf.constant(numerator, dtype, name=name), _counts_now(count))
@@ -273,19 +209,6 @@ class ReplicaPart(float):
 
     def __reduce__(self) -> Any:
         return float, (float(self),)
-
-
-class NoPlainNumberError(ModelError, TypeError):
-    """What TensorFlow takes for an operand that it is not made for, and so asks the other one."""
-
-
-def _no_plain_number(count: int) -> NoPlainNumberError:
-    return NoPlainNumberError(
-        "In a function of `strategy.run` the number of replicas counts their rows, and is no plain number: in a list "
-        "(a shape), an array, a constant, a comparison, a `float`, a cast to integers, or rounded.\n"
-        f"Received: {count} replicas. Write `int(strategy.num_replicas_in_sync)` there, and divide losses by "
-        "`strategy.num_replicas_in_sync` itself. For the rows of all replicas there is tfscale.gather_rows(x)."
-    )
 
 
 @functools.total_ordering
@@ -303,7 +226,7 @@ class _CountInLoop:
 
     def __float__(self) -> float:
         # Whoever asks for it divides by it.
-        raise _no_plain_number(self._count)
+        raise no_plain_number(self._count)
 
     def __repr__(self) -> str:
         return str(self._count)
@@ -321,13 +244,13 @@ class _CountInLoop:
     """numpy leaves to it what is computed of it."""
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise _no_plain_number(self._count)
+        raise no_plain_number(self._count)
 
     def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> tf.Tensor:
         if name == "y" or (dtype is not None and not tf.as_dtype(dtype).is_floating) or becomes_whole():
             # It is this object's turn, then: the part of a replica is no whole number, and may be of no rows.
-            raise _no_plain_number(self._count)
-        return _noted(self.rows.count(tf.as_dtype(dtype or tf.float32)))
+            raise no_plain_number(self._count)
+        return note_count(self.rows.count(tf.as_dtype(dtype or tf.float32)))
 
     def __rtruediv__(self, other: Any) -> Any:
         return ReplicaPart(other, self._count) if _is_number(other) else _divided(other, self)
@@ -345,7 +268,7 @@ def _as_integer(name: str, *, reflected: bool = False) -> Callable[..., Any]:
 
     def computed(self: _CountInLoop, other: Any) -> Any:
         if tf.is_tensor(other):
-            raise _no_plain_number(self._count)
+            raise no_plain_number(self._count)
         return function(other, self._count) if reflected else function(self._count, other)
 
     return computed
@@ -370,8 +293,7 @@ def _divided(value: Any, now: Any) -> Any:
     value = tf.convert_to_tensor(value)
     value = value if value.dtype.is_floating else tf.cast(value, tf.float32)
     part = tf.math.multiply_no_nan(value, now.rows.part(value.dtype))
-    if tf.is_symbolic_tensor(part):
-        _note(part.graph, _PARTS, (value, part))
+    note_part(value, part)
     return part
 
 
@@ -381,10 +303,9 @@ def _multiplied(value: Any, now: Any) -> Any:
     value = tf.convert_to_tensor(value)
     if value.dtype.is_floating:
         count = now.rows.count(value.dtype)
-        if tf.is_symbolic_tensor(count):
-            _note(count.graph, _TIMES, count)
+        note_times(count)
         product = value * count
-        return product if tf.get_static_value(value) is None else _noted(product)
+        return product if tf.get_static_value(value) is None else note_count(product)
     # The rows of a replica, times the number of replicas, are those of the batch.
     is_rows = tf.equal(value, tf.cast(now.rows.own, value.dtype))
     return tf.where(is_rows, tf.cast(now.rows.total(), value.dtype), value * int(now))

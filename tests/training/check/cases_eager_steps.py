@@ -54,6 +54,47 @@ class DecidedInPython(Plain):
 KINDS: dict[str, type[keras.Model]] = {"clipped": Clipped, "plain": Plain, "decided in Python": DecidedInPython}
 
 
+# What a script makes of a loss with the number of replicas that it asked for at its top.
+COUNTED: dict[str, Any] = {
+    "times its inverse": lambda loss, count: loss * (1 / count),
+    "times it": lambda loss, count: loss * count,
+    "divided by it": lambda loss, count: loss / count,
+    "inverse times": lambda loss, count: (1 / count) * loss,
+    "times its inverse, by Keras": lambda loss, count: keras.ops.multiply(loss, 1 / count),
+}
+
+
+def counted(how: str) -> float | str:
+    """How far the weights of a step that counts replicas are from those of one device; or its error."""
+    tfscale.simulate_replicas(3)
+    dp = tfscale.DataParallel(global_batch=BATCH)
+    count = dp.strategy.num_replicas_in_sync
+
+    class Counting(keras.Model):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = COUNTED[how](tf.reduce_mean(tf.square(self(x, training=True) - y)), count if is_ours else 1)
+            self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+            return {"loss": loss}
+
+    found = []
+    for is_ours in (True, False):
+        with dp.scope() if is_ours else contextlib.nullcontext():
+            keras.utils.set_random_seed(1)
+            inputs = keras.Input((5,))
+            model = Counting(inputs, keras.layers.Dense(1)(inputs))
+            if is_ours:
+                dp.prepare(model)
+            model.compile(keras.optimizers.SGD(0.001), run_eagerly=True)
+        try:
+            model.fit(X, Y, batch_size=BATCH, shuffle=False, verbose=0)
+        except tfscale.ParityError as error:
+            return str(error)
+        found.append(model.get_weights()[0])
+    return float(np.abs(found[0] - found[1]).max())
+
+
 def masked() -> tuple[list[Any], list[Any]]:
     """The weights of a model with masks, which Keras divides by, after two epochs on three replicas and on one."""
     x = np.random.default_rng(1).normal(size=(29, 6, 3)).astype("float32")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.processes import run_case
-from tests.training.check.cases_eager_steps import BATCH, KINDS, X
+from tests.training.check.cases_eager_steps import BATCH, COUNTED, KINDS, X
 
 CASES = "tests.training.check.cases_eager_steps"
 # What TensorFlow says of `run_functions_eagerly` and `tf.data`.
@@ -23,6 +23,16 @@ def test_it_is(kind, all_functions):
 def test_masks_are_no_threshold():
     for own, other in zip(*run_case(f"{CASES}:masked"), strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", COUNTED)
+def test_a_number_of_replicas_is_one_in_a_step_or_refused(how):
+    found = run_case(f"{CASES}:counted", args=(how,))
+    if how in ("times its inverse", "times it"):
+        assert "takes for a plain number what the script made of `strategy.num_replicas_in_sync`" in found
+        assert "`loss / strategy.num_replicas_in_sync`" in found
+    else:
+        assert found < 1e-6
 
 
 def test_what_cannot_be_read_is_said():

@@ -31,6 +31,7 @@ from tfscale.replicas.own_functions import trace_anew
 from tfscale.replicas.own_share import as_lone_replica, knowing_sizes, sizes_of_parts
 from tfscale.replicas.progress import counting_nothing
 from tfscale.replicas.replica_batch import LocalReplicas, ReplicaBatch, local_replicas, mark_rows, places_of_rows
+from tfscale.replicas.replica_count import noting_plain_numbers
 from tfscale.replicas.xla import without_xla
 from tfscale.training.check.assignments import assigned_apart
 from tfscale.training.check.check_rows import CheckRows, specs_of_any_size
@@ -104,6 +105,8 @@ class TwoRuns:
         """Names of operations of it that go by whether a number of a replica's own rows lies beyond a threshold."""
         self.divided_apart: list[str] = []
         """Names of operations of it that divide by a sum over a replica's own rows."""
+        self.taken_plain: list[str] = []
+        """What it makes of the number of replicas and TensorFlow takes for a plain number, as it runs eagerly."""
         self.own_noise: list[str] = []
         """Names of operations of it that draw what a replica adds to its gradients."""
         self.own_draws: list[str] = []
@@ -137,7 +140,7 @@ class TwoRuns:
         Args:
             what: The step, for people.
         """
-        return describe_hidden(self.assigned_apart, self.decided_apart, self.own_noise, what)
+        return describe_hidden(self.assigned_apart, self.decided_apart, self.own_noise, self.taken_plain, what)
 
     def in_doubt(self, what: str) -> str:
         """As `hidden`, of what may be the same for any batch."""
@@ -228,7 +231,7 @@ class TwoRuns:
             return
         traced = tf.function(lambda given: self._divided(given, []), autograph=False)
         try:
-            with self._numbers.unchanged():
+            with self._numbers.unchanged(), noting_plain_numbers() as self.taken_plain:
                 traced.get_concrete_function(self._of_any_size(parts) or list(parts))
         # Code that reads numbers in Python has no graph, and may raise anything there.
         except Exception as error:
