@@ -30,7 +30,7 @@ def test_a_number_of_replicas_is_one_in_a_step_or_refused(how):
     found = run_case(f"{CASES}:counted", args=(how,))
     if how in ("times its inverse", "times it"):
         assert "takes for a plain number what the script made of `strategy.num_replicas_in_sync`" in found
-        assert "`loss / strategy.num_replicas_in_sync`" in found
+        assert "Write `loss / strategy.num_replicas_in_sync` in the step" in found
     else:
         assert found < 1e-6
 

@@ -19,7 +19,7 @@ def describe_hidden(
         assigned: Names of the variables to which each assigns its own.
         decided: Names of the operations that go by a threshold.
         noise: Names of those that draw what is added to gradients.
-        plain: Numbers made of the number of replicas that an eager step takes as they are.
+        plain: What is made of the number of replicas, and the step takes as it is.
         what: The step, such as "first step of model 'a'".
     """
     if assigned:
@@ -37,10 +37,9 @@ def describe_hidden(
         )
     elif plain:
         return (
-            f"The {what} takes for a plain number what the script made of `strategy.num_replicas_in_sync`, since it "
-            "runs eagerly: it would be another step for each number of replicas. Nothing was updated by it.\n"
-            f"Received: {_names(plain)}. Write `loss / strategy.num_replicas_in_sync` in the step, which is exact "
-            "eagerly, too, or leave `run_eagerly` out."
+            f"The {what} takes for a plain number what the script made of `strategy.num_replicas_in_sync`: it would be "
+            "another step for each number of replicas. Nothing was updated by it.\n"
+            f"Received: {_names(plain)}. Write `loss / strategy.num_replicas_in_sync` in the step."
         )
     else:
         return ""

@@ -7,6 +7,7 @@ them begins with the same values, and those of one run are left.
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -48,6 +49,11 @@ class PythonValues:
     def iterators(self) -> list[str]:
         """Names of iterators that it may take from: what one gave cannot be put back."""
         return self._reached.iterators
+
+    @property
+    def functions(self) -> list[types.FunctionType]:
+        """That code."""
+        return self._reached.functions
 
     def read(self) -> dict[str, np.ndarray]:
         """The numbers that were there at first, by name."""

@@ -57,6 +57,8 @@ class Reached(NamedTuple):
     """Of values that they may change."""
     iterators: list[str]
     """Names of what they may take from, of which nobody can give back what was taken."""
+    functions: list[types.FunctionType]
+    """They themselves, and those of the user's own that they reach."""
 
 
 class _Names(NamedTuple):
@@ -122,7 +124,8 @@ class _Walk:
         spaces = [Globals(space, names) for space, names in self._globals.values()]
         used = self._names_that_are_called()
         taken = sorted(f"{name!r} of {owner!r}" for name, owner in self._iterators if name in used)
-        return Reached([*self._holders, *spaces], taken)
+        functions = (each for each in self._seen.values() if isinstance(each, types.FunctionType))
+        return Reached([*self._holders, *spaces], taken, list(filter(_is_own_code, functions)))
 
     def _names_that_are_called(self) -> set[str]:
         """Those in the code of the functions that were given, of what Keras calls, and of what these call by name."""
