@@ -22,10 +22,13 @@ SCRIPTS = {
     "by name": ("REPLICAS = strategy.num_replicas_in_sync", "loss * (1.0 / REPLICAS)"),
     "the float of it": ("REPLICAS = strategy.num_replicas_in_sync\nSHARE = 1 / float(REPLICAS)", "loss * SHARE"),
     "a tensor": ("SHARE = tf.constant(1.0 / strategy.num_replicas_in_sync)", "loss * SHARE"),
+    "a variable": ("HALF = 0.5\nSHARE = HALF / strategy.num_replicas_in_sync", "loss * SHARE"),
+    "a part of the batch": ("PART = 12 // strategy.num_replicas_in_sync", "loss * 12.0 / PART"),
 }
 # Which train the same.
 EXACT = {
     "an integer": ("SHARE = 1 / strategy.num_replicas_in_sync", "loss * SHARE"),
+    "a variable that is whole": ("BATCH = 12\nPART = BATCH / strategy.num_replicas_in_sync", "loss * 12.0 / PART"),
     "in the step": ("", "loss * (1.0 / self.distribute_strategy.num_replicas_in_sync)"),
     "a rate": ("RATE = 1e-9 + 0.001 / strategy.num_replicas_in_sync", "loss"),
 }

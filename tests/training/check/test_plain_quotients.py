@@ -31,6 +31,8 @@ def test_one_that_is_told_in_time_is_exact(name, tmp_path):
         ("n = s.num_replicas_in_sync\nrate = 0.1 / n\ndef step(x): return x / n", []),
         ("n = s.num_replicas_in_sync\ndef step(x): return x / n * (8.0 / x)", []),
         ("n = s.num_replicas_in_sync\n@same\ndef step(x): return x * (1 / float(n))", ["1 / float(n)"]),
+        ("n = s.num_replicas_in_sync\ndef step(x): return x / (x.shape[0] // n)", ["x.shape[0] // n"]),
+        ("n = s.num_replicas_in_sync\nbatch = 8 * n\ndef step(x): return x / batch", []),
         ("n = int(s.num_replicas_in_sync)\ndef step(x): return x * (1.0 / n)", []),
         ("class Step:\n    def __init__(self): self.a = 1.0 / s.num_replicas_in_sync\n"
          "    def step(self, x): return x * self.a\nstep = Step().step.__func__", ["a = 1.0"]),

@@ -38,9 +38,8 @@ from tfscale.training.check.check_rows import CheckRows, specs_of_any_size
 from tfscale.training.check.kept_elsewhere import kept_elsewhere
 from tfscale.training.check.outcome import Outcome, outcome_of
 from tfscale.training.check.own_draws import own_draws
-from tfscale.training.check.plain_quotients import plain_quotients
 from tfscale.training.check.quotients import divided_apart
-from tfscale.training.check.step_hidden import describe_doubt, describe_hidden
+from tfscale.training.check.step_hidden import describe_doubt, describe_hidden, describe_plain
 from tfscale.training.check.thresholds import decided_apart
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.state import State
@@ -141,8 +140,8 @@ class TwoRuns:
         Args:
             what: The step, for people.
         """
-        plain = self.taken_plain + plain_quotients(self._numbers.functions if self._replicas.total > 1 else ())
-        return describe_hidden(self.assigned_apart, self.decided_apart, self.own_noise, plain, what)
+        hidden = describe_hidden(self.assigned_apart, self.decided_apart, self.own_noise, what)
+        return hidden or describe_plain(self.taken_plain, what)
 
     def in_doubt(self, what: str) -> str:
         """As `hidden`, of what may be the same for any batch."""

@@ -1,7 +1,8 @@
-"""Does a step go by a number that the script divided by the number of replicas, and nobody was asked?
+"""Does a step go by a number that the script made of the number of replicas, and nobody was asked?
 
-`1 / strategy.num_replicas_in_sync` is told in a step what it is there (`replicas/replica_count.py`). Of `1.0 / n`
-Python makes a float without asking, and so it does of `1 / float(n)`: only the text of the script shows whence it is.
+`1 / strategy.num_replicas_in_sync` is told in a step what it is there (`replicas/replica_count.py`). Of `1.0 / n`, and
+of `1 / float(n)`, Python makes a float without asking, and of `batch // n` a part of the batch that no step has: only
+the text of the script shows whence such a number is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,12 @@ import types
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfscale.replicas.replica_count import ReplicaPart
+from tfscale.training.step.holders import contents_of
 
 _COUNT = "num_replicas_in_sync"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -36,7 +43,7 @@ def plain_quotients(functions: Iterable[types.FunctionType]) -> list[str]:
         if code.co_filename not in texts:
             texts[code.co_filename] = _text_of(code.co_filename, function.__globals__)
         text = texts[code.co_filename]
-        found.update(dict.fromkeys(text.quotients_in(code) if text is not None else ()))
+        found.update(dict.fromkeys(text.quotients_in(function) if text is not None else ()))
     return list(found)
 
 
@@ -64,37 +71,36 @@ class _Text:
         self._counts = {name for name, value in bound if _is_asked(value)}
         """Names that are the number of replicas wherever they are bound."""
         self._quotients = {
-            name: quotient for name, value in bound for quotient in ast.walk(value) if self._is_plain(quotient)
+            name: quotient
+            for name, value in bound
+            for quotient in ast.walk(value)
+            if isinstance(quotient, ast.BinOp) and self._is_count(_divisor(quotient))
         }
-        """Names of what was made of such a quotient."""
+        """Names of what was made of it by a division."""
 
-    def quotients_in(self, code: types.CodeType) -> Iterator[str]:
-        """Those that a function takes from outside of it.
+    def quotients_in(self, function: types.FunctionType) -> Iterator[str]:
+        """Those plain numbers that a function takes from outside of it.
 
         Args:
-            code: Of the function.
+            function: Of this script.
         """
+        code = function.__code__
         used = {*code.co_names, *code.co_freevars}
-        yield from (self._shown(self._quotients[name], name) for name in sorted(used & self._quotients.keys()))
+        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        values = function.__globals__ | {name: contents_of(cell) for name, cell in cells}
+        for name in sorted(used & self._quotients.keys()):
+            quotient = self._quotients[name]
+            if _is_plain(quotient) or _is_plain_value(values.get(name)):
+                yield self._shown(quotient, name)
         # A name of its own is bound in the step, and told what counts there.
+        counts = used & self._counts
         for node in (node for node in self._functions if _is_of(node, code)):
-            quotients = (each for each in ast.walk(node) if self._is_plain(each, used & self._counts))
-            yield from (self._shown(each) for each in quotients)
+            for each in ast.walk(node):
+                if isinstance(each, ast.BinOp) and _name_of(_divisor(each)) in counts and _is_plain(each):
+                    yield self._shown(each)
 
-    def _is_plain(self, node: ast.AST, counts: set[str] | None = None) -> bool:
-        """Whether a float is divided by the number of replicas, or anything by the float of it.
-
-        Args:
-            node: Any part of the script.
-            counts: Names of the number; all, and asking itself, where none are given.
-        """
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
-            return False
-        divisor, is_float = node.right, _is_number(node.left, float)
-        if isinstance(divisor, ast.Call) and _name_of(divisor.func) == "float" and len(divisor.args) == 1:
-            divisor, is_float = divisor.args[0], is_float or _is_number(node.left, int)
-        is_count = _name_of(divisor) in (self._counts if counts is None else counts)
-        return is_float and (is_count or (counts is None and _is_asked(divisor)))
+    def _is_count(self, node: ast.AST | None) -> bool:
+        return _is_asked(node) or _name_of(node) in self._counts
 
     def _shown(self, quotient: ast.AST, name: str = "") -> str:
         bound = f"{name} = " if name else ""
@@ -111,7 +117,30 @@ def _bound(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield from ((_name_of(target), value) for target in targets if _name_of(target))
 
 
-def _is_asked(node: ast.expr) -> bool:
+def _divisor(node: ast.BinOp) -> ast.expr | None:
+    """By what is divided; of `float(n)` it is `n`."""
+    if not isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
+        return None
+    divisor = node.right
+    return divisor.args[0] if _is_float_of(divisor) else divisor  # type: ignore[attr-defined]
+
+
+def _is_plain(node: ast.BinOp) -> bool:
+    """Whether a division by the number of replicas is none that the number is asked about."""
+    if not isinstance(node.op, ast.Div):
+        return True
+    return _is_number(node.left, float) or (_is_float_of(node.right) and _is_number(node.left, int))
+
+
+def _is_plain_value(value: Any) -> bool:
+    return isinstance(value, float | np.floating | np.ndarray | tf.Tensor) and not isinstance(value, ReplicaPart)
+
+
+def _is_float_of(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _name_of(node.func) == "float" and len(node.args) == 1
+
+
+def _is_asked(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == _COUNT
 
 

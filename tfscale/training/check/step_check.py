@@ -41,6 +41,7 @@ from tfscale.training.check.other_rows import other_rows
 from tfscale.training.check.other_ways import OtherWay, other_ways
 from tfscale.training.check.outcome import Outcome
 from tfscale.training.check.own_draws import describe_own_draws
+from tfscale.training.check.plain_quotients import plain_quotients
 from tfscale.training.check.reference import run_reference
 from tfscale.training.check.step_cause import OF_LATER, describe_difference, failing_when_divided
 from tfscale.training.check.step_differences import (
@@ -54,7 +55,7 @@ from tfscale.training.check.step_differences import (
     tolerance_of,
 )
 from tfscale.training.check.step_findings import StepFindings, optimizers_met, variables_of
-from tfscale.training.check.step_hidden import is_doubt
+from tfscale.training.check.step_hidden import describe_plain, is_doubt
 from tfscale.training.step.own_numbers import OwnNumbers
 from tfscale.training.step.several_sizes import describe_several_sizes
 from tfscale.training.step.state import State
@@ -104,6 +105,7 @@ class StepCheck:
         self._learned_nothing = False
         self._is_own, self._is_eager, self._tells = steps.is_own, steps.eager, steps.tells
         self._begin = steps.begin
+        self._plain = plain_quotients(numbers.functions) if strategy.num_replicas_in_sync > 1 else []
 
     @full_float32()
     def __call__(self, batch: Any) -> None:
@@ -115,6 +117,7 @@ class StepCheck:
         Raises:
             ParityError: When the step is not that of one replica. Nothing was updated.
         """
+        self._tell(describe_plain(self._plain, self._what))
         if self._is_run_so():
             self._tell(self._look_at_as_many_rows_as_it_takes(batch))
 

@@ -10,16 +10,13 @@ _SAME = "though it happens to give the same for these rows."
 _INSTEAD = "Compute that of tfscale.gather_rows(x), which are the rows of all replicas."
 
 
-def describe_hidden(
-    assigned: Sequence[str], decided: Sequence[str], noise: Sequence[str], plain: Sequence[str], what: str
-) -> str:
+def describe_hidden(assigned: Sequence[str], decided: Sequence[str], noise: Sequence[str], what: str) -> str:
     """The text of the error where each replica goes by numbers of its own, and it made no difference yet; or nothing.
 
     Args:
         assigned: Names of the variables to which each assigns its own.
         decided: Names of the operations that go by a threshold.
         noise: Names of those that draw what is added to gradients.
-        plain: What is made of the number of replicas, and the step takes as it is.
         what: The step, such as "first step of model 'a'".
     """
     if assigned:
@@ -35,17 +32,28 @@ def describe_hidden(
             f"Received: {_names(noise)}. Draw it by `keras.random` with a `SeedGenerator`, beside the calls of layers, "
             "or by `tf.random.stateless_normal` with a seed of `optimizer.iterations`, which is the same on all."
         )
-    elif plain:
-        return (
-            f"The {what} takes for a plain number what the script made of `strategy.num_replicas_in_sync`: it would be "
-            "another step for each number of replicas. Nothing was updated by it.\n"
-            f"Received: {_names(plain)}. Write `loss / strategy.num_replicas_in_sync` in the step."
-        )
     else:
         return ""
     return (
         f"The {what} {effect}, {_SAME} Nothing was updated by it.\n"
         f'Received: {received}. {_INSTEAD} `prepare(model, check="off")` trains without this check.'
+    )
+
+
+def describe_plain(plain: Sequence[str], what: str) -> str:
+    """The text of the error where a step goes by a plain number that was made of the number of replicas; or nothing.
+
+    Args:
+        plain: What it takes so.
+        what: The step, such as "first step of model 'a'".
+    """
+    if not plain:
+        return ""
+    return (
+        f"The {what} takes for a plain number what the script made of `strategy.num_replicas_in_sync`: it would be "
+        "another step for each number of replicas. Nothing was updated by it.\n"
+        f"Received: {_names(plain)}. Write `loss / strategy.num_replicas_in_sync` in the step, or divide by the whole "
+        "batch."
     )
 
 
