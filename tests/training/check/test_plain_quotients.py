@@ -25,6 +25,7 @@ def test_one_that_is_told_in_time_is_exact(name, tmp_path):
     ("text", "shown"),
     [
         ("HALF = 2.0 / s.num_replicas_in_sync\ndef step(x): return x * HALF", ["HALF = 2.0 / s.num_replicas_in_sync"]),
+        ("half = 2.0 / s.num_replicas\ndef step(x): return x * half", ["half = 2.0 / s.num_replicas"]),
         ("n: int = s.num_replicas_in_sync\nstep = lambda x: x * (-1.0 / n)", ["-1.0 / n"]),
         ("def step(x):\n    n = s.num_replicas_in_sync\n    return x * (1.0 / n)", []),
         ("def make(n):\n    a = 1.0 / s.num_replicas_in_sync\n    return lambda x: a * x\nstep = make(3)", ["a = 1.0"]),
@@ -41,7 +42,10 @@ def test_one_that_is_told_in_time_is_exact(name, tmp_path):
 def test_what_a_text_shows(text, shown, tmp_path):
     path = tmp_path / "train.py"
     path.write_text(text)
-    space = {"s": type("Strategy", (), {"num_replicas_in_sync": 3}), "same": lambda function: function}
+    space = {
+        "s": type("Strategy", (), {"num_replicas_in_sync": 3, "num_replicas": 3}),
+        "same": lambda function: function,
+    }
     exec(compile(text, str(path), "exec"), space)
     found = plain_quotients([space["step"]])
     assert len(found) == len(shown)

@@ -20,7 +20,8 @@ import tensorflow as tf
 from tfscale.replicas.replica_count import ReplicaPart
 from tfscale.training.step.holders import contents_of
 
-_COUNT = "num_replicas_in_sync"
+# Of a strategy, and of `DataParallel`.
+_COUNTS = ("num_replicas_in_sync", "num_replicas")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -50,7 +51,7 @@ def plain_quotients(functions: Iterable[types.FunctionType]) -> list[str]:
 def _text_of(filename: str, space: dict[str, Any]) -> _Text | None:
     source = "".join(linecache.getlines(filename, space))
     try:
-        return _Text(filename, ast.parse(source)) if _COUNT in source else None
+        return _Text(filename, ast.parse(source)) if any(each in source for each in _COUNTS) else None
     except SyntaxError:
         # A cell of a notebook may hold commands of IPython.
         return None
@@ -141,7 +142,7 @@ def _is_float_of(node: ast.AST) -> bool:
 
 
 def _is_asked(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == _COUNT
+    return isinstance(node, ast.Attribute) and node.attr in _COUNTS
 
 
 def _name_of(node: Any) -> str:
