@@ -1,5 +1,7 @@
 """A float over the number of replicas is a plain number, of which the text of a script tells where it is from."""
 
+import types
+
 import pytest
 
 from tests.processes import run_case
@@ -42,10 +44,8 @@ def test_one_that_is_told_in_time_is_exact(name, tmp_path):
 def test_what_a_text_shows(text, shown, tmp_path):
     path = tmp_path / "train.py"
     path.write_text(text)
-    space = {
-        "s": type("Strategy", (), {"num_replicas_in_sync": 3, "num_replicas": 3}),
-        "same": lambda function: function,
-    }
+    strategy = types.SimpleNamespace(num_replicas_in_sync=3, num_replicas=3)
+    space = {"s": strategy, "same": lambda function: function}
     exec(compile(text, str(path), "exec"), space)
     found = plain_quotients([space["step"]])
     assert len(found) == len(shown)
