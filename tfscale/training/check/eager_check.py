@@ -6,6 +6,7 @@ What it draws cannot be held still there. In a graph it can: the step is traced 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from typing import Any
 
@@ -38,7 +39,8 @@ class EagerStepCheck(StepCheck):
         self, model: keras.Model, strategy: tf.distribute.Strategy, terms: Terms, steps: Steps, mode: str, what: str
     ):
         super().__init__(model, strategy, terms, steps, mode, what)
-        self._graph = _GraphOfStep(model, strategy, terms, dataclasses.replace(steps, as_graph=True), mode, what)
+        as_graph = dataclasses.replace(steps, as_graph=True)
+        self._make_graph = functools.partial(_GraphOfStep, model, strategy, terms, as_graph, mode, what)
         self._calls = 0
 
     def __call__(self, batch: Any) -> None:
@@ -51,6 +53,11 @@ class EagerStepCheck(StepCheck):
         is_anew = super().again(batch, is_next=is_next)
         self._look_at_graph(batch)
         return is_anew
+
+    @functools.cached_property
+    def _graph(self) -> _GraphOfStep:
+        """For a step that draws alone."""
+        return self._make_graph()
 
     def _look_at_graph(self, batch: Any) -> None:
         if not self._chance.is_drawn:
