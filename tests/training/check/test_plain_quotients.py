@@ -28,6 +28,7 @@ def test_one_that_is_told_in_time_is_exact(name, tmp_path):
     [
         ("HALF = 2.0 / s.num_replicas_in_sync\ndef step(x): return x * HALF", ["HALF = 2.0 / s.num_replicas_in_sync"]),
         ("half = 2.0 / s.num_replicas\ndef step(x): return x * half", ["half = 2.0 / s.num_replicas"]),
+        ("batch, n = 8, s.num_replicas\ndef step(x): return x * (1.0 / n)", ["1.0 / n"]),
         ("n: int = s.num_replicas_in_sync\nstep = lambda x: x * (-1.0 / n)", ["-1.0 / n"]),
         ("def step(x):\n    n = s.num_replicas_in_sync\n    return x * (1.0 / n)", []),
         ("def make(n):\n    a = 1.0 / s.num_replicas_in_sync\n    return lambda x: a * x\nstep = make(3)", ["a = 1.0"]),

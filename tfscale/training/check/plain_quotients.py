@@ -114,8 +114,13 @@ def _bound(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     for node in ast.walk(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None)
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and value is not None:
-            yield from ((_name_of(target), value) for target in targets if _name_of(target))
+        if not isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) or value is None:
+            continue
+        for target in targets:
+            pairs: list[tuple[Any, ast.expr]] = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = list(zip(target.elts, value.elts, strict=False))
+            yield from ((_name_of(each), given) for each, given in pairs if _name_of(each))
 
 
 def _divisor(node: ast.BinOp) -> ast.expr | None:
