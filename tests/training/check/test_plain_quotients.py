@@ -37,6 +37,14 @@ def test_one_that_is_told_in_time_is_exact(name, tmp_path):
         ("n = s.num_replicas_in_sync\n@same\ndef step(x): return x * (1 / float(n))", ["1 / float(n)"]),
         ("n = s.num_replicas_in_sync\ndef step(x): return x / (x.shape[0] // n)", ["x.shape[0] // n"]),
         ("n = s.num_replicas_in_sync\nbatch = 8 * n\ndef step(x): return x / batch", []),
+        ("n = s.num_replicas\ndef step(x): return [each * (1.0 / n) for each in (lambda: x * (2.0 / n))()]",
+         ["1.0 / n", "2.0 / n"]),
+        ("def step(x):\n    n = s.num_replicas\n    return (lambda: x * (1.0 / n))()", []),
+        ("def rows(total):\n    size = total // s.num_replicas\n    return size\n"
+         "size = 3.0\ndef step(x): return x.size * size", []),
+        ("class Rows:\n    def __init__(self): self.size = 8 // s.num_replicas\ndef step(x): return size * x", []),
+        ("class Step:\n    half = 2.0 / s.num_replicas\n    def step(self, x): return x * self.half\n"
+         "step = Step.step", ["half = 2.0"]),
         ("n = int(s.num_replicas_in_sync)\ndef step(x): return x * (1.0 / n)", []),
         ("class Step:\n    def __init__(self): self.a = 1.0 / s.num_replicas_in_sync\n"
          "    def step(self, x): return x * self.a\nstep = Step().step.__func__", ["a = 1.0"]),

@@ -8,11 +8,12 @@ the text of the script shows whence such a number is.
 from __future__ import annotations
 
 import ast
+import dis
 import linecache
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +23,12 @@ from tfscale.training.step.holders import contents_of
 
 # Of a strategy, and of `DataParallel`.
 _COUNTS = ("num_replicas_in_sync", "num_replicas")
+# Instructions that read a name, and whose it is.
+_READS = {
+    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME"), "script"),
+    **dict.fromkeys(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"), "function"),
+    **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), "object"),
+}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -57,6 +64,14 @@ def _text_of(filename: str, space: dict[str, Any]) -> _Text | None:
         return None
 
 
+class _Name(NamedTuple):
+    """Of a value, and whose name it is."""
+
+    place: str
+    """`"script"`, `"function"`, or `"object"`."""
+    name: str
+
+
 class _Text:
     """A script, and where it makes what of the number of replicas.
 
@@ -70,14 +85,14 @@ class _Text:
         self._functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
         bound = [*_bound(tree)]
         self._counts = {name for name, value in bound if _is_asked(value)}
-        """Names that are the number of replicas wherever they are bound."""
+        """What is the number of replicas wherever it is bound."""
         self._quotients = {
             name: quotient
             for name, value in bound
             for quotient in ast.walk(value)
-            if isinstance(quotient, ast.BinOp) and self._is_count(_divisor(quotient))
+            if isinstance(quotient, ast.BinOp) and self._is_of_count(quotient, self._counts)
         }
-        """Names of what was made of it by a division."""
+        """What was made of it by a division."""
 
     def quotients_in(self, function: types.FunctionType) -> Iterator[str]:
         """Those plain numbers that a function takes from outside of it.
@@ -86,22 +101,24 @@ class _Text:
             function: Of this script.
         """
         code = function.__code__
-        used = {*code.co_names, *code.co_freevars}
+        used = {*_used(code)}
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        values = function.__globals__ | {name: contents_of(cell) for name, cell in cells}
-        for name in sorted(used & self._quotients.keys()):
-            quotient = self._quotients[name]
-            if _is_plain(quotient) or _is_plain_value(values.get(name)):
+        values = {"script": function.__globals__, "function": {name: contents_of(cell) for name, cell in cells}}
+        for place, name in sorted(used & self._quotients.keys()):
+            quotient = self._quotients[_Name(place, name)]
+            if _is_plain(quotient) or _is_plain_value(values.get(place, {}).get(name)):
                 yield self._shown(quotient, name)
         # A name of its own is bound in the step, and told what counts there.
         counts = used & self._counts
         for node in (node for node in self._functions if _is_of(node, code)):
             for each in ast.walk(node):
-                if isinstance(each, ast.BinOp) and _name_of(_divisor(each)) in counts and _is_plain(each):
-                    yield self._shown(each)
+                if isinstance(each, ast.BinOp) and _is_plain(each) and not _is_asked(_divisor(each)):
+                    yield from [self._shown(each)] if self._is_of_count(each, counts) else []
 
-    def _is_count(self, node: ast.AST | None) -> bool:
-        return _is_asked(node) or _name_of(node) in self._counts
+    def _is_of_count(self, node: ast.BinOp, counts: Set[_Name]) -> bool:
+        divisor = _divisor(node)
+        places = ("object",) if isinstance(divisor, ast.Attribute) else ("script", "function")
+        return _is_asked(divisor) or any(_Name(place, _name_of(divisor)) in counts for place in places)
 
     def _shown(self, quotient: ast.AST, name: str = "") -> str:
         bound = f"{name} = " if name else ""
@@ -109,18 +126,31 @@ class _Text:
         return f"{bound}{ast.unparse(quotient)}, line {line} of {Path(self._filename).name}"
 
 
-def _bound(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Names, of variables and of attributes, with what is assigned to them."""
-    for node in ast.walk(tree):
+def _bound(tree: ast.AST, place: str = "script") -> Iterator[tuple[_Name, ast.expr]]:
+    """Names with what is assigned to them; those in the body of a class are its objects'."""
+    for node in ast.iter_child_nodes(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None)
-        if not isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) or value is None:
-            continue
-        for target in targets:
-            pairs: list[tuple[Any, ast.expr]] = [(target, value)]
-            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                pairs = list(zip(target.elts, value.elts, strict=False))
-            yield from ((_name_of(each), given) for each, given in pairs if _name_of(each))
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and value is not None:
+            for target in targets:
+                pairs: list[tuple[Any, ast.expr]] = [(target, value)]
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    pairs = list(zip(target.elts, value.elts, strict=False))
+                for each, given in pairs:
+                    yield _Name("object" if isinstance(each, ast.Attribute) else place, _name_of(each)), given
+        within = "function" if isinstance(node, _FUNCTIONS) else "object" if isinstance(node, ast.ClassDef) else place
+        yield from _bound(node, within)
+
+
+def _used(code: types.CodeType, own: frozenset[str] = frozenset()) -> Iterator[_Name]:
+    """Names that a function, with those within it, has from outside."""
+    own |= {*code.co_cellvars}
+    for each in dis.get_instructions(code):
+        if each.opname in _READS and not (_READS[each.opname] == "function" and each.argval in own):
+            yield _Name(_READS[each.opname], each.argval)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _used(inner, own)
 
 
 def _divisor(node: ast.BinOp) -> ast.expr | None:
