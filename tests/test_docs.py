@@ -80,6 +80,15 @@ def test_readme_is_short_and_names_the_main_commands():
     assert [name for name in ("make demo", "make test") if name not in _text("README.md")] == []
 
 
+def test_readme_counts_the_programs_as_their_table_does():
+    counts = re.search(r"(\d+) programs: \*\*(\d+) equal\*\*, (\d+) refused\.", _text("docs/programs.md"))
+    assert counts is not None
+    total, equal, refused = counts.groups()
+    readme = " ".join(_text("README.md").split())
+    assert f"[{total} whole programs]" in readme
+    assert f"{equal} equal, {refused} refused by name" in readme
+
+
 def test_rows_that_readme_shows_are_those_of_the_contract():
     contract = {tuple(line.split(" | ")[:3]) for line in _text("docs/contract.md").splitlines()}
     table = _text("README.md").partition("## Proof")[2].partition("\n\n[")[0]
