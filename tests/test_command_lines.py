@@ -97,6 +97,7 @@ def check(argv):
     assert ("Traceback" in err, bool(err)) == (False, status == 2), argv
     if status == 2:
         assert not out or ("--json" in argv and set(json.loads(out)) == {"error"}), argv
+        assert out or "--json" not in argv or argv[0] == "launch", argv
         assert any(word in err for word in ("Error: ", "error: ")), argv
 
 
@@ -152,3 +153,14 @@ def test_seconds_that_are_none():
         with pytest.raises(TfscaleError, match="must be a number of seconds") as caught:
             read_timeout_s(wrong, {})
         assert len(str(caught.value)) < MAX_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("verify", "a.py:b", "c.py:d", "--epochs", "nine"), ("launch", "--workers", "two", "a.py"), ("doctor", "-x")],
+)
+def test_arguments_that_are_refused_are_an_object_too(argv):
+    status, out, err = run([argv[0], "--json", *argv[1:]])
+    assert status == 2
+    assert json.loads(out)["error"]["kind"] == "ArgumentError"
+    assert json.loads(out)["error"]["message"] in err

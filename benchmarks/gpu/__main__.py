@@ -80,7 +80,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=20, help="steps of a turn")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for each answer of a contender")
     parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.torch_python is not None and not options.torch_python.is_file():
+        parser.error(f"--torch-python must be an interpreter, as venv/bin/python. Received: {options.torch_python}")
+    return options
 
 
 def device_facts(driver: Driver, count: int) -> dict[str, Any]:

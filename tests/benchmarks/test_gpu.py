@@ -172,3 +172,9 @@ def test_the_whole_of_it_on_two_logical_cpus(tmp_path):
         assert ours["items_per_step"] == theirs["items_per_step"]
         if model == "gpt":
             assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
+
+
+def test_an_interpreter_that_is_not_there_is_refused_before_anything_is_measured(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--devices", "cpu", "--torch-python", "/nonexistent"])
+    assert "Received: /nonexistent" in capsys.readouterr().err

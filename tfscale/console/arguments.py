@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import re
+import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from tfscale.console.commands import COMMANDS
@@ -13,6 +16,8 @@ from tfscale.errors import in_short
 
 class Parser(argparse.ArgumentParser):
     """A parser whose messages are short, whatever was given; those of its subcommands are of the same class."""
+
+    _given: Sequence[str] = ()
 
     def format_help(self) -> str:
         """The flags; below them an example, and what the exit status means."""
@@ -28,7 +33,16 @@ class Parser(argparse.ArgumentParser):
         message = message.removesuffix(", ...")
         near = difflib.get_close_matches(command[1], COMMANDS, 1) if command else []
         near += difflib.get_close_matches(flag[1], self._option_string_actions, 1) if flag else []
-        super().error(in_short(f"{message}. Did you mean {near[0]}?" if near else message))
+        said = in_short(f"{message}. Did you mean {near[0]}?" if near else message)
+        if "--json" in self._given:
+            sys.stdout.write(json.dumps({"error": {"kind": "ArgumentError", "message": said}}, indent=1) + "\n")
+        super().error(said)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's; what was given is known to whoever ends with an error."""
+        # A subcommand is asked again, about nothing.
+        self._given = (sys.argv[1:] if args is None else [*args]) or self._given
+        return super().parse_known_args(args, namespace)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's; what is unknown to a command is said by that command, which knows its flags."""
