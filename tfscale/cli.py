@@ -7,14 +7,13 @@ the worker that failed. `tfscale.console.commands` has the whole table.
 import argparse
 import importlib.metadata
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tfscale.adopting import flags as init_flags
-from tfscale.console.arguments import Parser, parse_count, parse_counts, parse_target
+from tfscale.console.arguments import Parser, as_object, parse_count, parse_counts, parse_target
 from tfscale.console.commands import COMMANDS, overview
 from tfscale.doctor import flags as doctor_flags
 from tfscale.errors import TfscaleError
@@ -58,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TfscaleError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         if getattr(args, "json", False):
-            print(json.dumps({"error": {"kind": type(error).__name__, "message": str(error)}}, indent=1))
+            print(as_object(type(error).__name__, str(error)))
         return 2
 
 

@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         near += difflib.get_close_matches(flag[1], self._option_string_actions, 1) if flag else []
         said = in_short(f"{message}. Did you mean {near[0]}?" if near else message)
         if "--json" in self._given:
-            sys.stdout.write(json.dumps({"error": {"kind": "ArgumentError", "message": said}}, indent=1) + "\n")
+            sys.stdout.write(as_object("ArgumentError", said) + "\n")
         super().error(said)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -50,6 +50,20 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             getattr(parsed, "of_command", self).error(f"unrecognized arguments: {' '.join(unknown)}")
         return parsed
+
+
+def as_object(kind: str, message: str) -> str:
+    """What is refused, as `--json` gives it.
+
+    Args:
+        kind: Of the error.
+        message: Its text.
+
+    Example:
+        >>> as_object("ArgumentError", "no such flag").splitlines()[2].strip()
+        '"kind": "ArgumentError",'
+    """
+    return json.dumps({"error": {"kind": kind, "message": message}}, indent=1)
 
 
 def parse_target(text: str) -> str:

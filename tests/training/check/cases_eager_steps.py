@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import tfscale
 from tests.listening import listening
+from tests.training.check.cases_plain_quotients import apart
 
 BATCH = 12
 X = np.random.default_rng(0).normal(size=(29, 5)).astype("float32")
@@ -68,31 +69,22 @@ def counted(how: str) -> float | str:
     """How far the weights of a step that counts replicas are from those of one device; or its error."""
     tfscale.simulate_replicas(3)
     dp = tfscale.DataParallel(global_batch=BATCH)
-    count = dp.strategy.num_replicas_in_sync
+    asked = dp.strategy.num_replicas_in_sync
 
-    class Counting(keras.Model):
-        def train_step(self, data: Any) -> Any:
-            x, y = data
-            with tf.GradientTape() as tape:
-                loss = COUNTED[how](tf.reduce_mean(tf.square(self(x, training=True) - y)), count if is_ours else 1)
-            self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
-            return {"loss": loss}
+    def kind(is_ours: bool) -> type[keras.Model]:
+        count = asked if is_ours else 1
 
-    found = []
-    for is_ours in (True, False):
-        with dp.scope() if is_ours else contextlib.nullcontext():
-            keras.utils.set_random_seed(1)
-            inputs = keras.Input((5,))
-            model = Counting(inputs, keras.layers.Dense(1)(inputs))
-            if is_ours:
-                dp.prepare(model)
-            model.compile(keras.optimizers.SGD(0.001), run_eagerly=True)
-        try:
-            model.fit(X, Y, batch_size=BATCH, shuffle=False, verbose=0)
-        except tfscale.ParityError as error:
-            return str(error)
-        found.append(model.get_weights()[0])
-    return float(np.abs(found[0] - found[1]).max())
+        class Counting(keras.Model):
+            def train_step(self, data: Any) -> Any:
+                x, y = data
+                with tf.GradientTape() as tape:
+                    loss = COUNTED[how](tf.reduce_mean(tf.square(self(x, training=True) - y)), count)
+                self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+                return {"loss": loss}
+
+        return Counting
+
+    return apart(dp, kind, run_eagerly=True)
 
 
 def masked() -> tuple[list[Any], list[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +47,34 @@ def trained(name: str, directory: str) -> float | str:
     path.write_text(_SCRIPT.format(top=top, loss=loss))
     tfscale.simulate_replicas(3)
     dp = tfscale.DataParallel(global_batch=BATCH)
-    found = []
-    for is_ours in (True, False):
+
+    def kind(is_ours: bool) -> Any:
         strategy = dp.strategy if is_ours else tf.distribute.get_strategy()
         space: dict[str, Any] = {"strategy": strategy, "__file__": str(path), "__name__": "train"}
         exec(compile(path.read_text(), str(path), "exec"), space)
+        return space["Model"]
+
+    return apart(dp, kind)
+
+
+def apart(dp: tfscale.DataParallel, kind: Callable[[bool], Any], *, run_eagerly: bool = False) -> float | str:
+    """How far weights are from those of one device after an epoch; or the error.
+
+    Args:
+        dp: What trains.
+        kind: The class of the model, told whether `dp` trains it.
+        run_eagerly: Whether it has no graph.
+    """
+    found = []
+    for is_ours in (True, False):
+        made = kind(is_ours)
         with dp.scope() if is_ours else contextlib.nullcontext():
             keras.utils.set_random_seed(1)
             inputs = keras.Input((5,))
-            model = space["Model"](inputs, keras.layers.Dense(1)(inputs))
+            model = made(inputs, keras.layers.Dense(1)(inputs))
             if is_ours:
                 dp.prepare(model)
-            model.compile(keras.optimizers.SGD(0.001))
+            model.compile(keras.optimizers.SGD(0.001), run_eagerly=run_eagerly)
         try:
             model.fit(X, Y, batch_size=BATCH, shuffle=False, verbose=0)
         except tfscale.ParityError as error:

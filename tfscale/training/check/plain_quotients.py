@@ -90,7 +90,8 @@ class _Text:
             name: quotient
             for name, value in bound
             for quotient in ast.walk(value)
-            if isinstance(quotient, ast.BinOp) and self._is_of_count(quotient, self._counts)
+            if isinstance(quotient, ast.BinOp)
+            and (_is_asked(_divisor(quotient)) or _is_among(_divisor(quotient), self._counts))
         }
         """What was made of it by a division."""
 
@@ -112,13 +113,8 @@ class _Text:
         counts = used & self._counts
         for node in (node for node in self._functions if _is_of(node, code)):
             for each in ast.walk(node):
-                if isinstance(each, ast.BinOp) and _is_plain(each) and not _is_asked(_divisor(each)):
-                    yield from [self._shown(each)] if self._is_of_count(each, counts) else []
-
-    def _is_of_count(self, node: ast.BinOp, counts: Set[_Name]) -> bool:
-        divisor = _divisor(node)
-        places = ("object",) if isinstance(divisor, ast.Attribute) else ("script", "function")
-        return _is_asked(divisor) or any(_Name(place, _name_of(divisor)) in counts for place in places)
+                if isinstance(each, ast.BinOp) and _is_plain(each) and _is_among(_divisor(each), counts):
+                    yield self._shown(each)
 
     def _shown(self, quotient: ast.AST, name: str = "") -> str:
         bound = f"{name} = " if name else ""
@@ -178,6 +174,11 @@ def _is_float_of(node: ast.AST) -> bool:
 
 def _is_asked(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in _COUNTS
+
+
+def _is_among(node: ast.expr | None, names: Set[_Name]) -> bool:
+    places = ("object",) if isinstance(node, ast.Attribute) else ("script", "function")
+    return any(_Name(place, _name_of(node)) in names for place in places)
 
 
 def _name_of(node: Any) -> str:

@@ -113,6 +113,7 @@ class _Walk:
         self._globals = dict[int, tuple[dict[str, Any], set[str]]]()
         self._iterators = set[tuple[str, str]]()
         self._functions = list[tuple[str, frozenset[str]]]()
+        self._own = list[types.FunctionType]()
         while left:
             thing = _unwrapped(left.pop())
             if id(thing) not in self._seen:
@@ -124,8 +125,7 @@ class _Walk:
         spaces = [Globals(space, names) for space, names in self._globals.values()]
         used = self._names_that_are_called()
         taken = sorted(f"{name!r} of {owner!r}" for name, owner in self._iterators if name in used)
-        functions = (each for each in self._seen.values() if isinstance(each, types.FunctionType))
-        return Reached([*self._holders, *spaces], taken, list(filter(_is_own_code, functions)))
+        return Reached([*self._holders, *spaces], taken, self._own)
 
     def _names_that_are_called(self) -> set[str]:
         """Those in the code of the functions that were given, of what Keras calls, and of what these call by name."""
@@ -156,6 +156,7 @@ class _Walk:
             yield from self._values_of(vars(thing), type(thing).__name__)
 
     def _of_function(self, function: types.FunctionType) -> Iterator[Any]:
+        self._own.append(function)
         names, space = _names_in(function.__code__), function.__globals__
         # What stands within another function may be called by any name.
         is_within = function.__qualname__.removesuffix(function.__name__).endswith(">.") or "<" in function.__name__
