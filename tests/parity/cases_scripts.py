@@ -66,6 +66,20 @@ def biased_convnet():
     return model
 
 
+def biased_dense_with_adam():
+    """Adam makes steps of what is nothing but rounding in the gradient of the first bias."""
+    model = keras.Sequential(
+        [keras.Input((20,)), LAYERS.Dense(32), LAYERS.BatchNormalization(), LAYERS.ReLU(), LAYERS.Dense(10)]
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    return model
+
+
+def many_rows():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(1000, 20)).astype("float32"), rng.integers(0, 10, 1000)
+
+
 class SumOfPairs(keras.Model):
     """Its own `train_step` has a loss over pairs of examples, which no replica sees all of."""
 

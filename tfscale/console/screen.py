@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-_STYLES = {"equal": "green", "differs": "bold red", "crashed": "bold red"}
+_STYLES = {"equal": "green", "rounding": "green", "differs": "bold red", "crashed": "bold red"}
 
 
 def is_rich(stream: TextIO, environ: Mapping[str, str]) -> bool:

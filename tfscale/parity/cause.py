@@ -27,8 +27,9 @@ class Finding:
         same_data: Whether the run saw the reference's data.
         control: Size of the difference by quantity between the reference and a run of plain Keras
             from weights one rounding away; empty when there was no such run.
-        in_float64: The largest difference of the same run from the reference, both in float64, where it is within that
-            type's tolerance; None where it is not, and where that was not tried.
+        in_float64: The largest difference of the same run from the reference, both in float64; None where that was not
+            tried, or the script did not run in float64.
+        is_rounding: Whether that is so small that the difference in the script's own type is rounding.
     """
 
     num_replicas: int
@@ -38,6 +39,7 @@ class Finding:
     same_data: bool
     control: Mapping[str, float]
     in_float64: float | None = None
+    is_rounding: bool = False
 
     def only(self, *quantities: str) -> bool:
         """Whether nothing but some of `quantities` differs."""
@@ -53,11 +55,15 @@ def likeliest_cause(finding: Finding) -> str:
         >>> print(likeliest_cause(finding))
         Training is equal and only metrics differ: a metric of your own whose variables are not ...
     """
-    return next(sentence for fits, sentence in _RULES if fits(finding)).format(
+    in_float64 = f"{finding.in_float64 or 0.0:.0e}"
+    cause = next(sentence for fits, sentence in _RULES if fits(finding)).format(
         random=", ".join(finding.model.random_on),
         steps=" and ".join(finding.model.own_steps),
-        in_float64=f"{finding.in_float64 or 0.0:.0e}",
+        in_float64=in_float64,
     )
+    if finding.in_float64 is None or finding.is_rounding:
+        return cause
+    return f"{cause} (This is no rounding: in float64 the same run differs by {in_float64}.)"
 
 
 def cause_under_keras(finding: Finding) -> str:
@@ -68,9 +74,9 @@ def cause_under_keras(finding: Finding) -> str:
     return "; ".join(causes) + "."
 
 
-def explained_by_rounding(finding: Finding) -> bool:
-    """Whether plain Keras, from weights one rounding away, ends about as far from the reference."""
-    return bool(finding.control) and all(
+def _may_be_rounding(finding: Finding) -> bool:
+    """Whether plain Keras, from weights one rounding away, ends about as far; float64 would say more, where it runs."""
+    return bool(finding.in_float64 is None and finding.control) and all(
         finding.control.get(quantity, 0.0) >= size / 10 for quantity, size in finding.differing.items()
     )
 
@@ -85,19 +91,20 @@ _RULES: tuple[Rule, ...] = (
         "and leave out what depends on time or on threads.",
     ),
     (
-        lambda finding: finding.in_float64 is not None,
+        lambda finding: finding.is_rounding,
         "Float rounding that training amplifies: in float64 the same runs agree to {in_float64}, so tfscale "
         "computes what one device does. (The usual amplifiers are a ReLU, a maximum or a division near a tie, which "
-        "the order of a sum decides: rows in another order do the same to plain Keras.) For a comparison that is "
-        "equal, verify with keras.config.set_floatx('float64') in the script, or with fewer steps.",
+        "the order of a sum decides: rows in another order do the same to plain Keras; and Adam or the like on a bias "
+        "in front of BatchNormalization, whose gradient is nothing but rounding: use_bias=False removes it.)",
     ),
     (
-        explained_by_rounding,
+        _may_be_rounding,
         "Float rounding that training amplifies: plain Keras on one device, started from weights "
         "one rounding away, ends as far from the reference. (The usual amplifier is Adam or the "
         "like on a bias in front of BatchNormalization, whose gradient is nothing but rounding.) So "
-        "nothing is shown either way: verify with keras.config.set_floatx('float64') in the script, "
-        "or with fewer steps.",
+        "nothing is shown either way, and the script did not run in float64 when `verify` asked for it: let it say no "
+        "types of its own (keras.config.set_floatx, dtype=, tf.float32), or let `data` give fewer examples, which "
+        "leave rounding fewer steps to grow in.",
     ),
     (
         lambda finding: finding.model.averages_micro_steps,

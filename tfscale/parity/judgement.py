@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfscale.parity.cause import Finding, cause_under_keras, explained_by_rounding, likeliest_cause
+from tfscale.parity.cause import Finding, cause_under_keras, likeliest_cause
 from tfscale.parity.comparison import (
     Differences,
     arrays_without_influence,
@@ -13,12 +13,28 @@ from tfscale.parity.comparison import (
 )
 from tfscale.parity.experiment import RunResult
 from tfscale.parity.outcome import Outcome
-from tfscale.parity.report import CRASHED, DIFFERS, EQUAL, ParityReport, ParityRow
+from tfscale.parity.report import CRASHED, DIFFERS, EQUAL, ROUNDING, ParityReport, ParityRow
 from tfscale.parity.request import Script
 from tfscale.parity.run_spec import TFSCALE, RunSpec
 
 # A bias differs in itself and in the optimizer's state for it: few names say enough.
 _SHOWN_NAMES = 4
+
+
+@dataclass(frozen=True)
+class InFloat64:
+    """How a run does in float64.
+
+    Args:
+        difference: The largest from the reference in float64, over all arrays; None where that is not known.
+        is_rounding: Whether that is so small that what differs in the script's own type is rounding.
+    """
+
+    difference: float | None = None
+    is_rounding: bool = False
+
+
+_NOT_TRIED = InFloat64()
 
 
 @dataclass(frozen=True)
@@ -56,7 +72,7 @@ def judge(
     results: Sequence[RunResult],
     control: RunResult | None,
     tolerance: float,
-    in_float64: Mapping[RunSpec, float] | None = None,
+    in_float64: Mapping[RunSpec, InFloat64] | None = None,
 ) -> ParityReport:
     """Makes the report.
 
@@ -66,20 +82,22 @@ def judge(
         results: The other runs, in the order of the table.
         control: The run from weights one rounding away; None when there was no need of it.
         tolerance: The relative difference up to which a row is equal.
-        in_float64: Of runs that differ in the script's own type and not in float64, the largest difference there.
+        in_float64: How runs that differ in the script's own type do in float64, where they could be tried there.
     """
     by_rounding = {} if control is None else compare_outcomes(reference, control.workers)
     rows: list[ParityRow] = []
     findings: dict[str, list[str]] = {}
+    in_float64 = in_float64 or {}
     excused: dict[str, None] = {}
     for result in results:
         if result.failure is not None:
             rows.append(_crashed(result))
             continue
         judged = _judge_run(result, reference, by_rounding, tolerance)
-        rows += _rows(judged, tolerance)
+        finer = in_float64.get(result.run, _NOT_TRIED)
+        rows += _rows(judged, tolerance, ROUNDING if finer.is_rounding else DIFFERS)
         excused |= dict.fromkeys(name for names in judged.excused.values() for name in names)
-        cause = _cause(judged, reference, by_rounding, tolerance, (in_float64 or {}).get(result.run))
+        cause = _cause(judged, reference, by_rounding, tolerance, finer)
         if cause is not None:
             findings.setdefault(cause, []).append(str(result.run))
     return ParityReport(
@@ -102,7 +120,7 @@ def _crashed(result: RunResult) -> ParityRow:
     return ParityRow(str(result.run), "run", math.inf, failure, CRASHED, promised)
 
 
-def _rows(judged: _Judged, tolerance: float) -> list[ParityRow]:
+def _rows(judged: _Judged, tolerance: float, otherwise: str) -> list[ParityRow]:
     run = judged.result.run
     return [
         ParityRow(
@@ -110,7 +128,7 @@ def _rows(judged: _Judged, tolerance: float) -> list[ParityRow]:
             quantity,
             size,
             name,
-            EQUAL if size <= tolerance else DIFFERS,
+            EQUAL if size <= tolerance else otherwise,
             run.kind == TFSCALE,
         )
         for quantity, (size, name) in judged.counted().items()
@@ -118,7 +136,7 @@ def _rows(judged: _Judged, tolerance: float) -> list[ParityRow]:
 
 
 def _cause(
-    judged: _Judged, reference: Outcome, by_rounding: Differences, tolerance: float, in_float64: float | None
+    judged: _Judged, reference: Outcome, by_rounding: Differences, tolerance: float, in_float64: InFloat64
 ) -> str | None:
     finding = _finding(judged, reference, by_rounding, tolerance, in_float64)
     if not finding.differing:
@@ -128,7 +146,7 @@ def _cause(
 
 
 def _finding(
-    judged: _Judged, reference: Outcome, by_rounding: Differences, tolerance: float, in_float64: float | None = None
+    judged: _Judged, reference: Outcome, by_rounding: Differences, tolerance: float, in_float64: InFloat64 = _NOT_TRIED
 ) -> Finding:
     differing = {quantity: size for quantity, (size, _) in judged.counted().items() if size > tolerance}
     workers = judged.result.workers
@@ -139,26 +157,25 @@ def _finding(
         data=reference.data,
         same_data=all(outcome.data.digest == reference.data.digest for outcome in workers),
         control={quantity: largest(sizes)[0] for quantity, sizes in by_rounding.items()},
-        in_float64=in_float64,
+        in_float64=in_float64.difference,
+        is_rounding=in_float64.is_rounding,
     )
 
 
-def unexplained(
+def undecided(
     reference: Outcome, results: Sequence[RunResult], control: RunResult, tolerance: float
 ) -> list[RunResult]:
-    """Runs through tfscale that saw the reference's data, drew nothing, and differ by more than rounding explains."""
+    """Runs through tfscale that saw the reference's data, drew nothing, and differ: by rounding, or by a mistake.
+
+    That plain Keras goes as far from weights one rounding away says that rounding may have done it, not that it did.
+    """
     by_rounding = compare_outcomes(reference, control.workers)
     found = []
     for result in results:
         if result.failure is None and result.run.kind == TFSCALE:
             judged = _judge_run(result, reference, by_rounding, tolerance)
             finding = _finding(judged, reference, by_rounding, tolerance)
-            if (
-                finding.differing
-                and finding.same_data
-                and not finding.model.random_on
-                and not explained_by_rounding(finding)
-            ):
+            if finding.differing and finding.same_data and not finding.model.random_on:
                 found.append(result)
     return found
 

@@ -11,7 +11,7 @@ from tfscale.errors import ParityError
 from tfscale.parity.arguments import make_script
 from tfscale.parity.comparison import choose_tolerance, compare_outcomes
 from tfscale.parity.experiment import Experiment, RunResult, experiment_on, failed_run
-from tfscale.parity.judgement import any_promise_broken, judge, unexplained
+from tfscale.parity.judgement import InFloat64, any_promise_broken, judge, undecided
 from tfscale.parity.outcome import WEIGHTS, Outcome
 from tfscale.parity.report import ParityReport
 from tfscale.parity.request import Script
@@ -45,7 +45,9 @@ def verify(
     optimizer state, an array's max|b| counts as at least a thousandth of the largest one's.) When
     something differs, one more run of plain Keras on one device, from weights one rounding away,
     shows how far rounding alone goes. Weights that differ no more than that, while all metrics and
-    predictions are equal, have no influence: they are listed and not counted.
+    predictions are equal, have no influence: they are listed and not counted. What still differs is
+    run again in float64, beside the reference: a mistake is as large there, and what rounding has
+    made is gone. Where they agree there the verdict is "rounding", and the run counts as equal.
 
     What is changed to make runs comparable, in all of them alike: arrays are not shuffled; a
     `tf.data.Dataset` is read once and kept in memory, so it must fit, and repeats its first epoch;
@@ -143,12 +145,12 @@ def _compare(experiment: Experiment, runs: Sequence[RunSpec], script: Script, to
         [control] = experiment.run([RunSpec(CONTROL)])
         if control.failure is not None:
             raise failed_run(control)
-        in_float64 = _equal_in_float64(experiment, reference, unexplained(reference, results, control, tolerance))
+        in_float64 = _in_float64(experiment, reference, undecided(reference, results, control, tolerance))
     return judge(script, reference, results, control, tolerance, in_float64)
 
 
-def _equal_in_float64(experiment: Experiment, reference: Outcome, results: Sequence[RunResult]) -> dict[RunSpec, float]:
-    """Which of these runs are the reference in float64, and by how much they miss it.
+def _in_float64(experiment: Experiment, reference: Outcome, results: Sequence[RunResult]) -> dict[RunSpec, InFloat64]:
+    """How these runs do in float64.
 
     A mistake is as large there; what rounding has made is smaller by as much as float64 is finer, if nothing has grown
     without bounds. A script that says its types itself may not run, or not in float64: then nothing is known.
@@ -159,15 +161,15 @@ def _equal_in_float64(experiment: Experiment, reference: Outcome, results: Seque
     if any(result.failure is not None for result in found.values()):
         return {}
     tolerance = choose_tolerance(("float64",))
-    equal = {}
+    differences: dict[RunSpec, InFloat64] = {}
     for result, other in zip(results, again[1:], strict=True):
         [finer] = found[again[0]].workers
         if any(each.model.compute_dtypes != ("float64",) for each in (finer, *found[other].workers)):
             continue
         coarse, fine = _largest(reference, result.workers), _largest(finer, found[other].workers)
-        if fine <= min(tolerance, _FINER * coarse):
-            equal[result.run] = fine
-    return equal
+        differences[result.run] = InFloat64(fine, fine <= min(tolerance, _FINER * coarse))
+    worst = max((each.difference or 0.0 for each in differences.values() if each.is_rounding), default=0.0)
+    return {run: InFloat64(worst, True) if each.is_rounding else each for run, each in differences.items()}
 
 
 def _largest(reference: Outcome, workers: Sequence[Outcome]) -> float:
