@@ -66,7 +66,7 @@ def main(site, looks):
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         print("The site was not looked at: there is no Chromium (`apt-get install chromium`).")
-        return 0
+        return 1
     pages = sorted(str(path.relative_to(site)) for path in site.rglob("*.html") if path.name != "404.html")
     looks.mkdir(parents=True, exist_ok=True)
     wrong, pictures = [], 0

@@ -125,6 +125,25 @@ def test_refusal_is_an_object_where_json_was_asked_for(run, capsys):
     assert (error["kind"], f"ParityError: {error['message']}\n") == ("ParityError", err)
 
 
+def test_a_flag_before_its_command_is_said_to_stand_behind_it(capsys):
+    with pytest.raises(SystemExit) as ending:
+        cli.main(["--json", "doctor"])
+    out, err = capsys.readouterr()
+    said = "--json stands behind the command: `tfscale doctor --json`"
+    assert (ending.value.code, json.loads(out)["error"]["message"]) == (2, said)
+    assert said in err
+
+
+def test_a_reader_that_has_enough_ends_a_command_without_a_word():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfscale"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.close()
+    with process.stderr as err:
+        assert err.read() == ""
+    assert process.wait(timeout=60) == 141
+
+
 @pytest.mark.parametrize(
     ("argv", "shown"),
     [

@@ -15,7 +15,9 @@ from tests.test_public_names import MODULES
 from tests.training.contract_rows import ROWS, rows_in_float64, shown_cases
 from tests.training.together import Failure, run_together
 from tfscale import cli
+from tfscale.cluster.sources import GROUP
 from tfscale.errors import PAGE
+from tfscale.sweeps.space import read_space
 
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 DOCUMENTS = (
@@ -160,12 +162,40 @@ def test_python_blocks_compile_and_use_public_names(document):
             assert set(re.findall(r"\btfscale\.([A-Za-z_]\w*)", block)) <= {*tfscale.__all__, *tfscale._MODULES}
 
 
-BLOCKS = [
-    block
-    for document in DOCUMENTS
-    for language, block in FENCE.findall((ROOT / document).read_text())
-    if language == "python"
-]
+def _blocks(language):
+    found = [each for document in DOCUMENTS for each in FENCE.findall((ROOT / document).read_text())]
+    return [block for named, block in found if named == language]
+
+
+BLOCKS = _blocks("python")
+
+
+def test_space_that_a_page_shows_is_read(tmp_path):
+    blocks = _blocks("yaml")
+    assert blocks
+    for block in blocks:
+        (tmp_path / "space.yaml").write_text(block)
+        assert read_space(str(tmp_path / "space.yaml"))
+
+
+def test_entry_points_that_a_page_shows_are_those_that_are_read():
+    blocks = _blocks("toml")
+    shown = re.findall(r'entry-points\."(.+)"\]', "".join(blocks))
+    assert (shown, len(blocks)) == ([GROUP], 1)
+
+
+def test_what_is_shown_of_a_command_has_the_words_of_its_code():
+    """The heads of tables and what stands before a colon; of Python that cannot run alone, the names."""
+    said = "\n".join(_texts_of(path) for path in library_files())
+    for block in _blocks("text"):
+        if "import tfscale" in block:
+            compile(block, "document", "exec")
+            assert set(re.findall(r"\btfscale\.([A-Za-z_]\w*)", block)) <= {*tfscale.__all__}
+        else:
+            heads = [line for line in block.splitlines() if re.match(r"(run|replicas)  ", line)]
+            named = [name for line in heads for name in re.split(r" {2,}", line)]
+            named += re.findall(r"^([a-z][a-z ]+): ", block, re.MULTILINE)
+            assert [name for name in named if name not in said] == []
 
 
 @pytest.fixture(scope="module")

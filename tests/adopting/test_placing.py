@@ -124,13 +124,25 @@ def test_write(tmp_path, capsys):
     assert "+import tfscale" in capsys.readouterr().out
     assert cli.main(["init", str(path), "--write"]) == 0
     # Nothing is promised that is not there: a script seldom has the two functions.
-    assert "two functions in a file beside it: build()" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "two functions in a file beside it: build()" in said
+    assert "Lines are counted" not in said
     assert path.read_bytes().startswith(
         b"import keras\r\nimport tfscale\r\ndp = tfscale.DataParallel(global_batch=32)\r\nwith dp.scope():\r\n    m ="
     )
     assert cli.main(["init", str(path), "--write"]) == 0
     assert "imports tfscale already" in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == ["script.py"]
+
+
+def test_remarks_on_what_was_written_say_which_lines_they_count(tmp_path, capsys):
+    path = tmp_path / "script.py"
+    path.write_text("import keras\nm = keras.Model()\nm.fit(x, y, callbacks=[keras.callbacks.CSVLogger('a.csv')])\n")
+    assert cli.main(["init", str(path)]) == 0
+    assert "Lines are counted" not in capsys.readouterr().err
+    assert cli.main(["init", str(path), "--write"]) == 0
+    assert "line 3: on several workers" in (said := capsys.readouterr().err)
+    assert "Lines are counted as they were before." in said
 
 
 def test_what_is_a_string_or_somebody_elses_stays(tmp_path):

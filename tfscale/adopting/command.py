@@ -48,6 +48,8 @@ def _show(adoption: Adoption, is_written: bool) -> None:
     for each in adoption.not_placed:
         print(f"Not placed: {each}.", file=sys.stderr)
     path = adoption.source.path
+    if is_written and any(each.startswith("line") for each in adoption.remarks):
+        print("Lines are counted as they were before.", file=sys.stderr)
     if adoption.not_placed:
         print(f"{path} was not changed. Place that by hand: docs/command_line.md has the lines.", file=sys.stderr)
     elif is_written:

@@ -32,7 +32,11 @@ class Parser(argparse.ArgumentParser):
         # What the script gets may be nothing.
         message = message.removesuffix(", ...")
         near = difflib.get_close_matches(command[1], COMMANDS, 1) if command else []
-        near += difflib.get_close_matches(flag[1], self._option_string_actions, 1) if flag else []
+        flags = self._option_string_actions
+        if flag and flag[1] in flags:
+            message = f"{flag[1]} stands behind the command: `{self.prog} {flag[1]}`"
+        else:
+            near += difflib.get_close_matches(flag[1], flags, 1) if flag else []
         said = in_short(f"{message}. Did you mean {near[0]}?" if near else message)
         if "--json" in self._given:
             sys.stdout.write(as_object("ArgumentError", said) + "\n")
@@ -48,7 +52,9 @@ class Parser(argparse.ArgumentParser):
         """As argparse's; what is unknown to a command is said by that command, which knows its flags."""
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            getattr(parsed, "of_command", self).error(f"unrecognized arguments: {' '.join(unknown)}")
+            command: Parser = getattr(parsed, "of_command", self)
+            command._given = self._given
+            command.error(f"unrecognized arguments: {' '.join(unknown)}")
         return parsed
 
 
