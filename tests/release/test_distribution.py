@@ -68,7 +68,13 @@ def test_one_version_in_names_metadata_and_changelog(built, metadata, said):
     assert metadata["Version"] == version
     assert [path.name.split("-")[1].removesuffix(".tar.gz") for path in built] == [version, version]
     releases = re.findall(r"^## \[(\d.*)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert releases[0] == version
+    assert ".dev" in version or releases[0] == version
+
+
+def test_what_no_release_has_is_in_no_release(said):
+    _, _, unreleased = (ROOT / "CHANGELOG.md").read_text().partition("## [Unreleased]\n")
+    is_new = "\n- " in unreleased.partition("\n## [")[0]
+    assert is_new == (".dev" in said["metadata"]["version"])
 
 
 def test_nothing_but_setup_cfg_says_a_version():
