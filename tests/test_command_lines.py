@@ -1,5 +1,6 @@
 """Command lines of any kind, in this process: each answers, or is refused in few words, within a second."""
 
+import gc
 import io
 import json
 import time
@@ -25,6 +26,15 @@ ODD = ["0", "-1", "-0", "1_0", "1e3", "1e308", "1e-320", "5e-324", "1e400", "nan
 ODD += ["1" + "0" * 15, "1" + "0" * 16, "9" * 400, "9" * 5000, "\x1b[2J", "\udcff", "x" * 10_000, "--", "-m"]
 HOSTS = ["a,b", "n[1-3]", "a:1,b:2", "[::1]:3,[::1]:4", "n[0-999999999]", "a" * 300, "\x1b[2J", "localhost,localhost"]
 SCRIPT = __file__
+
+
+@pytest.fixture(autouse=True, scope="module")
+def others_are_not_looked_through():
+    """What other files have left in this process is no work of a command: Python would look through it for garbage."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def run(argv):

@@ -78,5 +78,5 @@ def test_what_a_browser_saw_is_judged(changed, shown):
 
 def test_without_a_browser_it_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert LOOKED["main"](tmp_path, tmp_path / "looks") == 0
+    assert LOOKED["main"](tmp_path, tmp_path / "looks") == 1
     assert "there is no Chromium" in capsys.readouterr().out

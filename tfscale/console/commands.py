@@ -46,7 +46,8 @@ COMMANDS = {
             "show that N replicas give the result of one, on your own model and data",
             "tfscale verify train.py:build train.py:data --replicas 1,2,3",
             {
-                0: "every run is equal to plain Keras on one device; with `--bitwise`, to the bit to tfscale's there",
+                0: "every run is equal to plain Keras on one device, or differs by rounding alone (equal in float64); "
+                "with `--bitwise`, to the bit to tfscale's there",
                 1: "a run differs, or crashed",
             },
         ),
