@@ -30,11 +30,17 @@ class Level(enum.Enum):
     MIDDLE = 0
     LOW = 1
     HIGH = 2
+    LOWER = 3
+    HIGHER = 4
 
 
-# In the middle of what they draw, and not zero, so that whatever is multiplied by it is still seen; and at both ends,
-# where a batch is one in a thousand.
-_UNIFORM, _NORMAL, _INTEGER = (0.5, 2.0**-10, 1 - 2.0**-10), (0.25, -3.0, 3.0), (1, 0, 2**20)
+# In the middle of what they draw, and not zero, so that whatever is multiplied by it is still seen; at both ends, where
+# a batch is one in a thousand; and between, where one number picks what another one does not make as good as nothing.
+_UNIFORM, _NORMAL, _INTEGER = (
+    (0.5, 2.0**-10, 1 - 2.0**-10, 0.25, 0.75),
+    (0.25, -3.0, 3.0, -0.7, 0.7),
+    (1, 0, 2**20, 2, 3),
+)
 _Silent = Callable[..., tf.Tensor]
 
 
@@ -51,11 +57,18 @@ def _filled(values: Sequence[float], shape: int = 0) -> _Draw:
 
 
 def _whole(shape: int, least: int) -> _Draw:
-    """Of whole numbers: the least, one in the middle, the largest; the one after that follows the least."""
+    """Of whole numbers: the least, one in the middle, the largest; and those between. The least follows the largest."""
 
     def silent(level: Level, dtype: tf.DType, *given: Any) -> tf.Tensor:
         first, last = given[least], given[least + 1] - 1
-        number = {Level.MIDDLE: first, Level.LOW: first + (last - first + 1) // 2, Level.HIGH: last}[level]
+        quarter = (last - first + 1) // 4
+        number = {
+            Level.MIDDLE: first,
+            Level.LOW: first + (last - first + 1) // 2,
+            Level.HIGH: last,
+            Level.LOWER: first + quarter,
+            Level.HIGHER: last - quarter,
+        }[level]
         return tf.cast(tf.fill(given[shape], number), dtype)
 
     return _Draw(silent, shape)

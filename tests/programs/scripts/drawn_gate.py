@@ -27,3 +27,4 @@ inputs = keras.Input((5,))
 model = Mixing(inputs=inputs, outputs=keras.layers.Dense(1)(keras.layers.Dense(8, activation="tanh")(inputs)))
 model.compile(keras.optimizers.Adam(0.02))
 history = model.fit(x, y, batch_size=BATCH, epochs=3, shuffle=False, verbose=0)
+found = [model.evaluate(x, y, batch_size=BATCH, verbose=0) for _ in range(3)]

@@ -34,6 +34,34 @@ GATES: dict[str, Any] = {
 }
 
 
+class MixesInSomeBatches(keras.Model):
+    """Each row counts with another one of its batch, in the batches that a draw picks, by as much as a draw says."""
+
+    def __init__(self, often: float, **options: Any) -> None:
+        super().__init__(**options)
+        self.seeds = keras.random.SeedGenerator(5)
+        self.often = often
+
+    def compute_loss(self, x: Any = None, y: Any = None, *_: Any, **__: Any) -> Any:
+        is_picked = keras.random.uniform((), seed=self.seeds) < self.often
+        share = tf.where(is_picked, keras.random.uniform((), seed=self.seeds), 1.0)
+        mixed = self(share * x + (1 - share) * tf.reverse(x, [0]))
+        return tf.reduce_mean(tf.square(mixed - share * y - (1 - share) * tf.reverse(y, [0])))
+
+
+def evaluated_at_random(often: float) -> tuple[list[float], list[str]]:
+    """The losses of evaluations of such a model on two replicas, and what was said."""
+    dp, messages = _data_parallel(), Messages()
+    with dp.scope():
+        inputs = keras.Input((5,))
+        model = dp.prepare(MixesInSomeBatches(often, inputs=inputs, outputs=keras.layers.Dense(1)(inputs)))
+        model.compile(sgd())
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(48, 5)).astype("float32"), rng.normal(size=(48, 1)).astype("float32")
+    losses = [model.evaluate(x, y, batch_size=24, verbose=0) for _ in range(4)]
+    return losses, [each for each in messages.kept if "mixes the rows" in each]
+
+
 class MixesLater(keras.Model):
     """A step that mixes rows, and updates before and after, at a value of a counter."""
 

@@ -1,5 +1,6 @@
 """Steps that decide by a counter what they do, and steps of which nobody can tell whether they are equal."""
 
+import numpy as np
 import pytest
 
 from tests.processes import run_case, run_workers
@@ -77,6 +78,14 @@ def test_rows_of_classes_that_all_replicas_draw_are_refused_by_their_cause():
     error, _ = run_case(f"{CASES}:sampled", args=("adam", False))
     assert "tf.convert_to_tensor(gradient)" in error
     assert "clipping" not in error
+
+
+@pytest.mark.parametrize("often", [0.4, 0.1, 0.01])
+def test_an_evaluation_in_which_a_draw_picks_the_batches_whose_rows_meet_is_divided_otherwise(often):
+    losses, said = run_case(f"{CASES}:evaluated_at_random", args=(often,))
+    assert len(said) == 1
+    assert "the first step of an evaluation" in said[0]
+    assert np.all(np.isfinite(losses))
 
 
 def test_and_given_in_full_they_train():

@@ -130,9 +130,10 @@ class TwoRuns:
         finally:
             self._traced = kept
 
-    def draws_one_number(self) -> bool:
-        """Whether the step on one replica draws a single number."""
-        return self.reference is not None and draws_one_number(self.reference)
+    def levels(self) -> list[Level]:
+        """What else may stand for the single numbers that the step on one replica draws, if it draws any."""
+        draws = self.reference is not None and draws_one_number(self.reference)
+        return [level for level in Level if draws and level is not Level.MIDDLE]
 
     def hidden(self, what: str) -> str:
         """What the graph of the divided step shows and its numbers do not, as the text of an error; or nothing.

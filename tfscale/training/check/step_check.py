@@ -18,7 +18,6 @@ import tensorflow as tf
 from tfscale.errors import ParityError, TfscaleError
 from tfscale.exact.divided_calls import DrawsBesideError
 from tfscale.exact.metrics import metrics_of, reset
-from tfscale.exact.silence import Level
 from tfscale.exact.terms import Terms
 from tfscale.framework.optimizers import gradient_accumulators
 from tfscale.gradients.updaters import held_optimizers, innermost, remember_optimizers
@@ -353,22 +352,24 @@ class StepCheck:
             return self._differences_of_draws(rows)
 
     def _differences_of_draws(self, rows: CheckRows) -> list[Difference]:
-        """What differs where a number that is drawn for the whole batch is another one."""
-        for level in (Level.LOW, Level.HIGH) if self._runs.draws_one_number() else ():
+        """What differs, however little, where a number that is drawn for the whole batch is another one."""
+        for level in self._runs.levels():
             with self._runs.drawing(level), contextlib.suppress(NoReferenceError):
-                differences = self._differences_now(rows, of_finite=True)
+                differences = self._differences_now(rows, of_finite=True, far=1)
                 if differences:
                     return differences
         return []
 
-    def _differences_now(self, rows: CheckRows, least: float = 0.0, *, of_finite: bool = False) -> list[Difference]:
+    def _differences_now(
+        self, rows: CheckRows, least: float = 0.0, *, of_finite: bool = False, far: int = _LATER
+    ) -> list[Difference]:
         """What differs in the state that there is, by more than chance; gradients below the least are rounding."""
         reference, before = run_reference(self._model, self._strategy, self._runs, self._state, rows)
         with self._dividing(rows):
             ours = self._runs.divided(rows.parts)
         if of_finite and any_of_workers(self._strategy, not reference.is_finite()):
             return []
-        differences = self._differences(ours, reference, before, _LATER * self._tolerance)
+        differences = self._differences(ours, reference, before, far * self._tolerance)
         # Near a minimum the gradients are what rounding leaves of numbers that cancel.
         if not differences or reference.scale() < least:
             return []
@@ -383,8 +384,8 @@ class StepCheck:
         self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray], tolerance: float | None = None
     ) -> list[Difference]:
         """What differs by more than rounding on any worker: what the step computed first, then what it left."""
-        rows = self._compared(ours, reference, before)
-        found = [row for row in rows if row.relative > (tolerance or self._tolerance)]
+        least = tolerance or self._tolerance
+        found = [row for row in self._compared(ours, reference, before) if row.relative > least]
         return of_all_workers(self._strategy, found)
 
     def _compared(self, ours: Outcome, reference: Outcome, before: dict[str, np.ndarray]) -> list[Difference]:
