@@ -33,3 +33,15 @@ def count_processes(total_bytes: int | None, num_logical: int, cores: int) -> in
         return 1
     each = num_logical * LOGICAL_MB + _OTHERS_MB
     return max(1, min(cores // 2, total_bytes // 2**20 // each))
+
+
+def memory_growth(num_gpus: int) -> dict[str, str]:
+    """What TensorFlow is told of the memory of GPUs: a single one is cut into parts of a fixed size, which do not grow.
+
+    It refuses both for one GPU ("Cannot set memory growth on device when virtual devices configured"). Whole GPUs take
+    what they need, as other processes want theirs.
+
+    Args:
+        num_gpus: That are seen.
+    """
+    return {"TF_FORCE_GPU_ALLOW_GROWTH": "false" if num_gpus == 1 else "true"}

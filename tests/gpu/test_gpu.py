@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.gpu.cases_gpu import CASES, SUMMED
-from tests.gpu.logical import count_logical, count_processes
+from tests.gpu.logical import count_logical, count_processes, memory_growth
 from tests.processes import run_case
 from tests.training import contract_run
 from tests.training.contract_rows import shown_cases
@@ -20,7 +20,7 @@ GPUS = find_gpus(os.environ, list_gpus)
 TOTAL_BYTES = min((gpu.total_bytes or 0 for gpu in list_gpus()), default=0) or None
 NUM_LOGICAL = count_logical(TOTAL_BYTES) if GPUS else 2
 NUM_PROCESSES = count_processes(TOTAL_BYTES, NUM_LOGICAL, os.cpu_count() or 1) if len(GPUS) == 1 else 1
-ON_GPUS = {VISIBLE: ",".join(GPUS), "TF_FORCE_GPU_ALLOW_GROWTH": "false" if len(GPUS) == 1 else "true"}
+ON_GPUS = {VISIBLE: ",".join(GPUS), **memory_growth(len(GPUS))}
 NAMES = (
     *shown_cases(),
     *("mixed_bfloat16", "mixed_float16, jit_compile", "jit_compile, batch norm"),
@@ -151,3 +151,12 @@ def test_what_runs_on_gpus_runs_on_logical_cpus(tmp_path):
     cases = {**contract_run.load_cases(), **CASES}
     for name, result in contract_run.run_all(names, None, tmp_path).items():
         contract_run.check(cases[name], result)
+
+
+def test_only_parts_of_a_gpu_have_a_fixed_size():
+    assert [memory_growth(count)["TF_FORCE_GPU_ALLOW_GROWTH"] for count in (0, 1, 2, 8)] == [
+        "true",
+        "false",
+        "true",
+        "true",
+    ]
